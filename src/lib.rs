@@ -1,0 +1,5 @@
+//! hapax: a Kafka proxy sidecar that makes "written exactly once" true and visible.
+
+#![forbid(unsafe_code)]
+
+pub mod ids;

@@ -1,0 +1,3 @@
+//! Start-up checklist and exit codes.
+
+fn main() {}
