@@ -3,4 +3,5 @@
 #![forbid(unsafe_code)]
 
 pub mod ids;
+pub mod ledger;
 pub mod window;

@@ -402,12 +402,12 @@ impl Window {
     /// A part of a batch that was never written replaces it (Java splits a
     /// batch that is too large, keeping its sequence range).
     fn drop_split_parent(&mut self, part: &BatchId) {
-        self.open.retain(|a| {
-            !(matches!(a.state, State::NotWritten { .. })
-                && !a.is(part)
+        let parent = |a: &Attempt| {
+            matches!(a.state, State::NotWritten { .. })
+                && a.batch.contains(part)
                 && !a.batch.same_range(part)
-                && a.batch.contains(part))
-        });
+        };
+        self.open.retain(|a| !parent(a));
     }
 
     /// Room for one more attempt; the oldest that is not on its way gives way.
