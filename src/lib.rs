@@ -5,3 +5,4 @@
 pub mod ids;
 pub mod ledger;
 pub mod window;
+pub mod wire;
