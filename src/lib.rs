@@ -2,4 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
+pub mod config;
+pub mod events;
 pub mod ids;
+pub mod metrics;
