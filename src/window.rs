@@ -218,6 +218,9 @@ pub struct Window {
     /// The connection whose batches may follow each other without waiting:
     /// the one on which the newest success came, until anything goes wrong.
     gate: Option<Link>,
+    /// Where the log began when the newest fact came; −1 where the cluster
+    /// did not say.
+    log_start: i64,
     /// Whose batches the facts are.
     realm: Option<Realm>,
     /// End of the newest batch sent with acks=0, after which nothing is known.
@@ -243,6 +246,7 @@ impl Window {
             acked: Ring::default(),
             open: Vec::new(),
             gate: None,
+            log_start: -1,
             realm: None,
             blind_end: None,
             flagged_crc: 0,

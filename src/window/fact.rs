@@ -11,6 +11,8 @@ pub struct Ack {
     pub offset: i64,
     /// The broker's append time in milliseconds, −1 on CreateTime topics.
     pub append_time: i64,
+    /// Where the log began, where the cluster said so.
+    pub log_start: Option<i64>,
 }
 
 /// Who stands behind an acknowledgement.
@@ -81,36 +83,31 @@ impl Fact {
 
 /// Facts of one epoch in sequence order, oldest first.
 #[derive(Default, Debug)]
-pub(super) struct Ring {
-    facts: VecDeque<Fact>,
-    /// Whether a fact had to give way: older batches may then be known to
-    /// the cluster although the ring does not show them.
-    forgot: bool,
-}
+pub(super) struct Ring(VecDeque<Fact>);
 
 impl Ring {
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Fact> {
-        self.facts.iter()
+        self.0.iter()
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Fact> {
-        self.facts.iter_mut()
+        self.0.iter_mut()
     }
 
     pub(super) fn clear(&mut self) {
-        self.facts.clear();
-        self.forgot = false;
+        self.0.clear();
     }
 
     pub(super) fn last(&self) -> Option<&Fact> {
-        self.facts.back()
+        self.0.back()
     }
 
-    /// Whether `b` lies before everything remembered, and something was forgotten.
-    pub(super) fn outran(&self, b: &BatchId) -> bool {
-        self.forgot
+    /// Whether `b` lies before everything remembered by a full ring: the
+    /// cluster may know it although the ring does not show it.
+    pub(super) fn outran(&self, b: &BatchId, limit: usize) -> bool {
+        self.0.len() >= limit
             && self
-                .facts
+                .0
                 .front()
                 .is_some_and(|oldest| b.first.distance(oldest.first) < 0)
     }
@@ -118,11 +115,11 @@ impl Ring {
     /// Adds a fact in its place; the oldest gives way when `limit` are held.
     /// A fact about the same range stays as it is, but is fresh again.
     pub(super) fn insert(&mut self, fact: Fact, limit: usize) {
-        if self.facts.capacity() == 0 {
-            self.facts.reserve_exact(limit.min(5));
+        if self.0.capacity() == 0 {
+            self.0.reserve_exact(limit.min(5));
         }
-        let mut place = self.facts.len();
-        while let Some(earlier) = place.checked_sub(1).and_then(|i| self.facts.get_mut(i)) {
+        let mut place = self.0.len();
+        while let Some(earlier) = place.checked_sub(1).and_then(|i| self.0.get_mut(i)) {
             if earlier.first == fact.first && earlier.count == fact.count {
                 if earlier.crc == fact.crc && earlier.len == fact.len {
                     *earlier = fact;
@@ -134,14 +131,13 @@ impl Ring {
             }
             place -= 1;
         }
-        if self.facts.len() >= limit {
-            self.forgot = true;
+        if self.0.len() >= limit {
             if place == 0 {
                 return;
             }
-            self.facts.pop_front();
+            self.0.pop_front();
             place -= 1;
         }
-        self.facts.insert(place, fact);
+        self.0.insert(place, fact);
     }
 }

@@ -46,7 +46,7 @@ impl Window {
         let batch = &arrival.batch;
         let known = self.open.iter().any(|a| a.is(batch));
         let predecessor = self.predecessor(batch);
-        let class = self.classify(batch, &predecessor);
+        let class = self.classify(batch, &predecessor, rules);
         let first_time = match class {
             Class::SequenceReuse => !known && self.flagged_crc != batch.crc,
             Class::Gap(gap) => !known && self.flagged_gap != Some(gap.expected),
@@ -87,7 +87,7 @@ impl Window {
             .retain(|a| a.state == State::Sent || a.at.within(rules.ttl, arrival.now));
     }
 
-    fn classify(&self, batch: &BatchId, predecessor: &Predecessor) -> Class {
+    fn classify(&self, batch: &BatchId, predecessor: &Predecessor, rules: &Rules) -> Class {
         if let Some(class) = self.known_range(batch) {
             return class;
         }
@@ -104,7 +104,7 @@ impl Window {
             None if self.open.is_empty() && self.blind_end.is_none() => return Class::FirstSeen,
             _ => {}
         }
-        if self.overlaps(batch) {
+        if self.overlaps(batch, rules) {
             return Class::Overlap;
         }
         let kind = match predecessor {
@@ -149,7 +149,7 @@ impl Window {
         best
     }
 
-    fn overlaps(&self, batch: &BatchId) -> bool {
+    fn overlaps(&self, batch: &BatchId, rules: &Rules) -> bool {
         let in_epoch = self.epoch == Some(batch.epoch);
         let acked = self
             .acked
@@ -159,7 +159,7 @@ impl Window {
             .open
             .iter()
             .any(|a| !matches!(a.state, State::NotWritten { .. }) && a.batch.overlaps(batch));
-        (in_epoch && (acked || self.acked.outran(batch))) || open
+        (in_epoch && (acked || self.acked.outran(batch, rules.window_batches))) || open
     }
 
     /// The sequence after the newest batch of the epoch that the cluster has
@@ -295,6 +295,7 @@ impl Window {
         (durable && fresh).then_some(super::Ack {
             offset: fact.offset,
             append_time: fact.append_time,
+            log_start: (self.log_start >= 0).then_some(self.log_start),
         })
     }
 }

@@ -35,11 +35,17 @@ pub enum Outcome {
 /// An error with a base offset means that the leader appended the batch and
 /// failed later (DelayedProduce only overwrites the error code).
 #[must_use]
-pub fn classify(error: i16, base_offset: Option<i64>, append_time: i64) -> Outcome {
+pub fn classify(
+    error: i16,
+    base_offset: Option<i64>,
+    append_time: i64,
+    log_start: Option<i64>,
+) -> Outcome {
     match (error, base_offset) {
         (0, offset) => Outcome::Written(offset.map(|offset| Ack {
             offset,
             append_time,
+            log_start,
         })),
         (DUPLICATE_SEQUENCE_NUMBER, _) => Outcome::Written(None),
         (OUT_OF_ORDER_SEQUENCE_NUMBER, _) => Outcome::OutOfOrder,

@@ -116,10 +116,14 @@ impl Window {
             self.realm = sender.realm;
         }
         let Some(ack) = ack else { return false };
-        let truncated = self
-            .acked
-            .iter()
-            .any(|f| batch.first.distance(f.first) > 0 && ack.offset <= f.offset);
+        // A log only grows at its end and only shrinks at its start.
+        let log_start = ack.log_start.unwrap_or(self.log_start);
+        let truncated = log_start < self.log_start
+            || self
+                .acked
+                .iter()
+                .any(|f| batch.first.distance(f.first) > 0 && ack.offset <= f.offset);
+        self.log_start = log_start;
         if truncated {
             self.acked.clear();
         }

@@ -123,6 +123,7 @@ impl World {
         let ack = Ack {
             offset: self.offset,
             append_time: -1,
+            log_start: Some(0),
         };
         self.offset += i64::from(flight.batch.count);
         let _ = self.settle(flight, Outcome::Written(Some(ack)));
@@ -130,7 +131,7 @@ impl World {
     }
 
     fn fail(&mut self, flight: Flight, code: i16) -> Settled {
-        self.settle(flight, classify(code, None, -1))
+        self.settle(flight, classify(code, None, -1, None))
     }
 
     /// Sends and acknowledges batches of ten, one after another.
@@ -364,6 +365,7 @@ fn another_connection_waits_for_what_is_on_its_way() {
         Outcome::Written(Some(Ack {
             offset: 10,
             append_time: -1,
+            log_start: Some(0),
         })),
     );
     assert!(settled.wake);
@@ -509,6 +511,7 @@ fn a_success_past_an_open_batch_is_a_gap() {
         Outcome::Written(Some(Ack {
             offset: 0,
             append_time: -1,
+            log_start: Some(0),
         })),
     );
     let gap = settled.gap.unwrap();
@@ -541,7 +544,7 @@ fn behind_an_unknown_batch_only_a_candidate_offset_lets_through() {
     let mut w = World::new();
     w.acked(1);
     let head = w.send(batch(0, 10, 10));
-    let _ = w.settle(head, classify(7, Some(10), -1));
+    let _ = w.settle(head, classify(7, Some(10), -1, None));
     assert_eq!(w.action(batch(0, 20, 10)), Action::Forward);
 }
 
@@ -659,6 +662,7 @@ fn a_lower_offset_proves_a_truncated_log() {
         Outcome::Written(Some(Ack {
             offset: 0,
             append_time: -1,
+            log_start: Some(0),
         })),
     );
     assert!(settled.disagreed);
@@ -732,6 +736,7 @@ fn a_duplicate_success_of_a_fact_keeps_the_window_bounded() {
             Outcome::Written(Some(Ack {
                 offset: i64::from(i) * 10,
                 append_time: 5,
+                log_start: Some(0),
             })),
         );
     }
@@ -800,6 +805,6 @@ fn error_codes_mean_what_the_broker_did() {
         (51, None, Outcome::Failed(51)),
     ];
     for (code, offset, outcome) in cases {
-        assert_eq!(classify(code, offset, -1), outcome, "{code}");
+        assert_eq!(classify(code, offset, -1, None), outcome, "{code}");
     }
 }
