@@ -9,6 +9,7 @@
 pub mod addresses;
 pub mod api_versions;
 pub mod batch;
+mod cursor;
 pub mod frame;
 pub mod header;
 pub mod produce;

@@ -1,6 +1,15 @@
 //! The headers of requests and responses.
+//!
+//! ```text
+//! request   0       2       4               8
+//!           | key   | vers. | correlation   | client id, nullable: 2 + n | tags |
+//! response  0               4
+//!           | correlation   | tags |
+//!           tags: only in flexible versions; ApiVersions responses never
+//! ```
 
-use super::WireError;
+use super::cursor::Cursor;
+use super::{WireError, api};
 
 /// The first eight bytes of a request frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,28 +23,70 @@ pub struct RequestHead {
 }
 
 /// The head of a request frame; `None` for fewer than eight bytes.
-pub fn request_head(_frame: &[u8]) -> Option<RequestHead> {
-    todo!()
+pub fn request_head(frame: &[u8]) -> Option<RequestHead> {
+    let [k0, k1, v0, v1, c0, c1, c2, c3] = *frame.first_chunk()?;
+    Some(RequestHead {
+        api_key: i16::from_be_bytes([k0, k1]),
+        api_version: i16::from_be_bytes([v0, v1]),
+        correlation_id: i32::from_be_bytes([c0, c1, c2, c3]),
+    })
 }
 
 /// Whether requests of this version have header version 2, and responses
 /// header version 1 (those of ApiVersions excepted: always 0). `None` for the
 /// apis that hapax does not decode.
-pub fn flexible(_api_key: i16, _api_version: i16) -> Option<bool> {
-    todo!()
+pub fn flexible(api_key: i16, api_version: i16) -> Option<bool> {
+    let since = match api_key {
+        api::PRODUCE | api::METADATA => 9,
+        api::FETCH => 12,
+        api::FIND_COORDINATOR
+        | api::API_VERSIONS
+        | api::ADD_PARTITIONS_TO_TXN
+        | api::ADD_OFFSETS_TO_TXN
+        | api::END_TXN
+        | api::TXN_OFFSET_COMMIT => 3,
+        api::INIT_PRODUCER_ID | api::SASL_AUTHENTICATE => 2,
+        api::DESCRIBE_CLUSTER | api::SHARE_FETCH | api::SHARE_ACKNOWLEDGE => 0,
+        api::SASL_HANDSHAKE => return Some(false),
+        _ => return None,
+    };
+    Some(api_version >= since)
 }
 
+const CLIENT_ID: usize = 8;
+
 /// The client id of a request frame, header version 1 or 2.
-pub fn client_id(_frame: &[u8]) -> Result<Option<&[u8]>, WireError> {
-    todo!()
+pub fn client_id(frame: &[u8]) -> Result<Option<&[u8]>, WireError> {
+    // KIP-482 left the client id as it was: an int16 length in both versions.
+    Cursor::starting(frame, CLIENT_ID).string(false, "a client id")
 }
 
 /// Where the body of a request begins; `None` while its header is not whole.
-pub fn body_at(_frame: &[u8], _flexible: bool) -> Result<Option<usize>, WireError> {
-    todo!()
+pub fn body_at(frame: &[u8], flexible: bool) -> Result<Option<usize>, WireError> {
+    match request_body_at(frame, flexible) {
+        Ok(at) => Ok(Some(at)),
+        Err(WireError::Truncated { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Where the body of a request begins whose header must be whole.
+pub(super) fn request_body_at(frame: &[u8], flexible: bool) -> Result<usize, WireError> {
+    let mut cursor = Cursor::starting(frame, CLIENT_ID);
+    cursor.string(false, "a client id")?;
+    if flexible {
+        cursor.tags()?;
+    }
+    Ok(cursor.at())
 }
 
 /// Where the body of a response begins, after correlation id and tagged fields.
-pub fn response_body_at(_api_key: i16, _version: i16, _frame: &[u8]) -> Result<usize, WireError> {
-    todo!()
+pub fn response_body_at(api_key: i16, version: i16, frame: &[u8]) -> Result<usize, WireError> {
+    let flexible = flexible(api_key, version).ok_or(WireError::Unsupported { api_key, version })?;
+    let mut cursor = Cursor::new(frame);
+    cursor.int32("a correlation id")?;
+    if flexible && api_key != api::API_VERSIONS {
+        cursor.tags()?;
+    }
+    Ok(cursor.at())
 }

@@ -1,39 +1,144 @@
 //! Who authenticates, without what they authenticate with.
 
-use super::WireError;
+use super::cursor::Cursor;
+use super::{WireError, api, header};
 
 /// The mechanism that a SaslHandshake request body asks for.
-pub fn handshake_mechanism(_version: i16, _body: &[u8]) -> Result<&str, WireError> {
-    todo!()
+pub fn handshake_mechanism(version: i16, body: &[u8]) -> Result<&str, WireError> {
+    if !(0..=1).contains(&version) {
+        return Err(unsupported(api::SASL_HANDSHAKE, version));
+    }
+    let what = "the length of a SASL mechanism";
+    let malformed = WireError::Malformed { what, value: -1 };
+    let mechanism = Cursor::new(body).string(false, "a SASL mechanism")?;
+    str::from_utf8(mechanism.ok_or(malformed)?).map_err(|_| malformed)
 }
 
 /// The error of a SaslHandshake response.
-pub fn handshake_error(_frame: &[u8]) -> Result<i16, WireError> {
-    todo!()
+pub fn handshake_error(frame: &[u8]) -> Result<i16, WireError> {
+    let at = header::response_body_at(api::SASL_HANDSHAKE, 0, frame)?;
+    Cursor::starting(frame, at).int16("an error code")
 }
 
+const FLEXIBLE: i16 = 2;
+const NEWEST: i16 = 2;
+
 /// The token in a SaslAuthenticate request body.
-pub fn authenticate_token(_version: i16, _body: &[u8]) -> Result<&[u8], WireError> {
-    todo!()
+pub fn authenticate_token(version: i16, body: &[u8]) -> Result<&[u8], WireError> {
+    if !(0..=NEWEST).contains(&version) {
+        return Err(unsupported(api::SASL_AUTHENTICATE, version));
+    }
+    let mut cursor = Cursor::new(body);
+    let len = cursor.count(version >= FLEXIBLE, "a SASL token")?;
+    cursor.take(len.unwrap_or(0), "a SASL token")
 }
 
 /// The error of a SaslAuthenticate response.
-pub fn authenticate_error(_version: i16, _frame: &[u8]) -> Result<i16, WireError> {
-    todo!()
+pub fn authenticate_error(version: i16, frame: &[u8]) -> Result<i16, WireError> {
+    if !(0..=NEWEST).contains(&version) {
+        return Err(unsupported(api::SASL_AUTHENTICATE, version));
+    }
+    let at = header::response_body_at(api::SASL_AUTHENTICATE, version, frame)?;
+    Cursor::starting(frame, at).int16("an error code")
+}
+
+fn unsupported(api_key: i16, version: i16) -> WireError {
+    WireError::Unsupported { api_key, version }
 }
 
 /// The user that the first token of an exchange names; `None` where it cannot
 /// be read or an authorization id differs from it.
-pub fn user(_mechanism: &str, _first_token: &[u8]) -> Option<String> {
-    todo!()
+///
+/// ```text
+/// PLAIN (RFC 4616)   [authzid] NUL user NUL password
+/// SCRAM (RFC 5802)   n,[a=authzid],[m=...,]n=user,r=nonce[,...]
+/// ```
+pub fn user(mechanism: &str, first_token: &[u8]) -> Option<String> {
+    let (authorization, user) = if mechanism == PLAIN {
+        plain(first_token)?
+    } else if mechanism.starts_with(SCRAM) {
+        scram(first_token)?
+    } else {
+        return None;
+    };
+    let own = authorization.is_empty() || authorization == user;
+    (own && !user.is_empty()).then_some(user)
+}
+
+const PLAIN: &str = "PLAIN";
+const SCRAM: &str = "SCRAM-";
+const OAUTHBEARER: &str = "OAUTHBEARER";
+
+fn plain(token: &[u8]) -> Option<(String, String)> {
+    let mut parts = token.split(|byte| *byte == 0);
+    let (authorization, user, _password) = (parts.next()?, parts.next()?, parts.next()?);
+    if parts.next().is_some() {
+        return None;
+    }
+    let text = |part: &[u8]| str::from_utf8(part).ok().map(str::to_owned);
+    Some((text(authorization)?, text(user)?))
+}
+
+fn scram(token: &[u8]) -> Option<(String, String)> {
+    let mut parts = str::from_utf8(token).ok()?.split(',');
+    // Channel binding: Kafka has none; a client may say that it could.
+    if !matches!(parts.next()?, "n" | "y") {
+        return None;
+    }
+    let authorization = match parts.next()? {
+        "" => String::new(),
+        part => unescape(part.strip_prefix("a=")?)?,
+    };
+    let user = match parts.next()? {
+        // Mandatory extensions would change the meaning of what follows.
+        part if part.starts_with("m=") => return None,
+        part => unescape(part.strip_prefix("n=")?)?,
+    };
+    parts.next()?.strip_prefix("r=")?;
+    Some((authorization, user))
+}
+
+/// A SCRAM name: `=2C` is a comma, `=3D` an equals sign, no other `=` is allowed.
+fn unescape(name: &str) -> Option<String> {
+    let mut parts = name.split('=');
+    let mut plain = parts.next()?.to_owned();
+    for part in parts {
+        let (escaped, rest) = part.split_at_checked(2)?;
+        plain.push(match escaped {
+            "2C" => ',',
+            "3D" => '=',
+            _ => return None,
+        });
+        plain.push_str(rest);
+    }
+    Some(plain)
 }
 
 /// Client tokens in a successful exchange; `None` for mechanisms not known here.
-pub fn rounds(_mechanism: &str) -> Option<u8> {
-    todo!()
+pub fn rounds(mechanism: &str) -> Option<u8> {
+    match mechanism {
+        PLAIN | OAUTHBEARER => Some(1),
+        _ if mechanism.starts_with(SCRAM) => Some(2),
+        _ => None,
+    }
 }
 
 /// Whether a frame after SaslHandshake v0 is a request and no longer a token.
-pub fn looks_like_request(_frame: &[u8]) -> bool {
-    todo!()
+///
+/// A guess, for mechanisms whose number of tokens is not known: the api key and
+/// version are plausible and the client id ends inside the frame. GSSAPI tokens
+/// begin with 0x60 and wrapped ones with 0x05 0x04, neither of which is a
+/// plausible key.
+pub fn looks_like_request(frame: &[u8]) -> bool {
+    let Some(head) = header::request_head(frame) else {
+        return false;
+    };
+    let plausible =
+        (0..=MAX_KEY).contains(&head.api_key) && (0..=MAX_VERSION).contains(&head.api_version);
+    plausible && header::client_id(frame).is_ok()
 }
+
+/// Kafka 4.4 ends at 94.
+const MAX_KEY: i16 = 100;
+/// Kafka 4.4 ends at 18 (Fetch).
+const MAX_VERSION: i16 = 25;
