@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod cli;
 pub mod config;
 pub mod events;
 pub mod ids;
+pub mod logging;
 pub mod metrics;
