@@ -3,10 +3,14 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod cli;
 pub mod config;
 pub mod events;
 pub mod ids;
 pub mod ledger;
+pub mod logging;
 pub mod metrics;
+mod session;
+mod upstream;
 pub mod window;
 pub mod wire;

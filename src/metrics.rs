@@ -642,7 +642,7 @@ impl Topics {
             return (topic.clone(), false);
         }
         let named = by_name.len() - usize::from(by_name.contains_key(OTHER));
-        if named < self.max && name != OTHER {
+        if named < self.max && name != OTHER && name.len() <= TOPIC_NAME_BYTES_MAX {
             let topic = Arc::new(self.counters(name, totals));
             by_name.insert(name.into(), topic.clone());
             return (topic, false);
@@ -779,6 +779,8 @@ pub const RUSTC: &str = env!("CARGO_PKG_RUST_VERSION");
 pub const MAX_NODES: usize = 64;
 
 const TOPIC: &str = "topic";
+/// The longest name that Kafka allows: what is longer was made up.
+const TOPIC_NAME_BYTES_MAX: usize = 249;
 const OTHER: &str = "other";
 /// From an acknowledgement in memory (under a millisecond) over acks=all
 /// (milliseconds) and a waiting fetch (half a second) to the client's own
@@ -788,3 +790,209 @@ const DURATION_BUCKETS_SECONDS: [f64; 13] = [
 ];
 const VALID_NAME: &str = "names and labels are constants that a test lints";
 const REGISTERED_ONCE: &str = "each family is registered once, in a registry of its own";
+
+#[cfg(test)]
+mod tests {
+    use prometheus::proto::{MetricFamily, MetricType};
+
+    use super::*;
+
+    /// The value of the series written as `name{labels}`.
+    fn value(metrics: &Metrics, series: &str) -> Option<u64> {
+        let text = String::from_utf8(metrics.render()).unwrap();
+        let mut lines = text.lines();
+        lines.find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+    }
+
+    fn series_count(metrics: &Metrics) -> usize {
+        let text = String::from_utf8(metrics.render()).unwrap();
+        text.lines().filter(|line| !line.starts_with('#')).count()
+    }
+
+    fn families() -> Vec<MetricFamily> {
+        let metrics = Metrics::new(1);
+        metrics.topic("orders");
+        metrics.registry.gather()
+    }
+
+    #[test]
+    fn every_family_keeps_the_naming_rules() {
+        for family in families() {
+            let name = family.name();
+            let counter = family.get_field_type() == MetricType::COUNTER;
+            assert!(
+                name.starts_with("hapax_") || name.starts_with("process_"),
+                "{name}"
+            );
+            assert_eq!(counter, name.ends_with("_total"), "{name}");
+            assert!(family.help().ends_with('.'), "{name}: {}", family.help());
+            for word in name.split('_') {
+                let unit = [
+                    "ms",
+                    "milliseconds",
+                    "us",
+                    "sec",
+                    "secs",
+                    "kb",
+                    "mb",
+                    "kilobytes",
+                    "megabytes",
+                    "minutes",
+                    "counter",
+                    "gauge",
+                    "histogram",
+                    "summary",
+                    "count",
+                    "sum",
+                    "bucket",
+                ];
+                assert!(!unit.contains(&word), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn help_says_what_to_do() {
+        for family in families() {
+            if family.name().starts_with("hapax_") {
+                assert!(
+                    family.help().matches(". ").count() >= 1,
+                    "{}",
+                    family.name()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn labels_are_never_an_identity() {
+        let allowed = [
+            "version", "revision", "rustc", "cause", "node", "api", "outcome", "side", "verdict",
+            "error", "topic", "kind", "event", "source", "reason", "limit", "label",
+        ];
+        for family in families() {
+            for label in family.get_metric().iter().flat_map(|m| m.get_label()) {
+                assert!(allowed.contains(&label.name()), "{}", label.name());
+            }
+        }
+    }
+
+    #[test]
+    fn rare_events_are_at_zero_before_the_first() {
+        let metrics = Metrics::new(50);
+        for series in [
+            r#"hapax_verdicts_total{verdict="gap"}"#,
+            r#"hapax_verdicts_total{verdict="duplicate_absorbed"}"#,
+            r#"hapax_sequence_errors_total{error="out_of_order_sequence_number"}"#,
+            r#"hapax_gaps_total{kind="never_seen"}"#,
+            r#"hapax_events_total{event="epoch_bump"}"#,
+            r#"hapax_fenced_producers_total{source="broker"}"#,
+            r#"hapax_client_disconnects_total{cause="drain_timeout"}"#,
+            r#"hapax_upstream_connect_errors_total{cause="loop"}"#,
+            r#"hapax_upstream_connections{node="bootstrap"}"#,
+            r#"hapax_requests_total{api="produce",outcome="error"}"#,
+            r#"hapax_request_duration_seconds_count{api="produce"}"#,
+            r#"hapax_bad_frames_total{reason="tls",side="client"}"#,
+            r#"hapax_limit_reached_total{limit="windows"}"#,
+            r#"hapax_label_overflows_total{label="topic"}"#,
+            r#"hapax_window_evictions_total{reason="limit"}"#,
+            "hapax_producer_epoch_bumps_total",
+            "hapax_events_dropped_total",
+            "hapax_draining",
+        ] {
+            assert_eq!(value(&metrics, series), Some(0), "{series}");
+        }
+    }
+
+    #[test]
+    fn a_topic_has_every_series_once_it_is_seen() {
+        let metrics = Metrics::new(50);
+        metrics.topic("orders");
+        for verdict in Verdict::ALL {
+            let labels = format!(r#"{{topic="orders",verdict="{}"}}"#, verdict.label());
+            let batches = format!("hapax_produce_batches_total{labels}");
+            let records = format!("hapax_produce_records_total{labels}");
+            assert_eq!(value(&metrics, &batches), Some(0), "{batches}");
+            assert_eq!(value(&metrics, &records), Some(0), "{records}");
+        }
+        let missing = r#"hapax_missing_records_total{topic="orders"}"#;
+        assert_eq!(value(&metrics, missing), Some(0));
+    }
+
+    #[test]
+    fn verdicts_add_up_to_batches_by_topic_and_in_total() {
+        let metrics = Metrics::new(2);
+        for (at, name) in ["a", "b", "folded", "folded too"].iter().enumerate() {
+            for (times, verdict) in Verdict::ALL.iter().enumerate() {
+                for _ in 0..=times + at {
+                    metrics.topic(name).batch(*verdict, 3);
+                }
+            }
+        }
+        for verdict in Verdict::ALL {
+            let of = |family: &str, topic: &str| {
+                let verdict = verdict.label();
+                let series = format!(r#"{family}{{topic="{topic}",verdict="{verdict}"}}"#);
+                value(&metrics, &series).unwrap()
+            };
+            let sum = |family: &str| of(family, "a") + of(family, "b") + of(family, OTHER);
+            let batches = sum("hapax_produce_batches_total");
+            assert_eq!(metrics.verdicts.with(*verdict).get(), batches);
+            assert_eq!(sum("hapax_produce_records_total"), batches * 3);
+        }
+        let total: u64 = Verdict::ALL
+            .iter()
+            .map(|v| metrics.verdicts.with(*v).get())
+            .sum();
+        assert_eq!(total, 4 * 66 + 11 * 6);
+    }
+
+    #[test]
+    fn sequence_errors_add_up_and_other_codes_are_not_counted() {
+        let metrics = Metrics::new(1);
+        for code in [45, 46, 47, 90, 59, 0, 3, -1] {
+            metrics.topic("orders").broker_error(code);
+        }
+        for error in SequenceError::ALL {
+            let error_label = error.label();
+            let series = format!(
+                r#"hapax_broker_sequence_errors_total{{error="{error_label}",topic="orders"}}"#
+            );
+            assert_eq!(value(&metrics, &series), Some(1), "{series}");
+            assert_eq!(metrics.sequence_errors.with(*error).get(), 1);
+        }
+    }
+
+    #[test]
+    fn topics_and_nodes_beyond_the_cap_are_other_and_the_ceiling_holds() {
+        let metrics = Metrics::new(50);
+        for at in 0..300 {
+            metrics
+                .topic(&format!("topic-{at}"))
+                .batch(Verdict::Forwarded, 1);
+            metrics.upstream_connections_of(NodeId::from_wire(at)).inc();
+        }
+        metrics
+            .topic(&"x".repeat(30_000))
+            .batch(Verdict::Forwarded, 1);
+        metrics.topic(OTHER).batch(Verdict::Forwarded, 1);
+        let other = r#"hapax_produce_batches_total{topic="other",verdict="forwarded"}"#;
+        assert_eq!(value(&metrics, other), Some(252));
+        assert_eq!(metrics.label_overflows.with(CappedLabel::Topic).get(), 251);
+        assert_eq!(metrics.label_overflows.with(CappedLabel::Node).get(), 236);
+        let other = r#"hapax_upstream_connections{node="other"}"#;
+        assert_eq!(value(&metrics, other), Some(236));
+
+        let series = series_count(&metrics);
+        assert!(series <= 2000, "{series} series");
+    }
+
+    #[test]
+    fn a_presence_counts_until_it_is_dropped() {
+        let metrics = Metrics::new(1);
+        let presence = Presence::of(&metrics.held_requests);
+        assert_eq!(metrics.held_requests.get(), 1);
+        drop(presence);
+        assert_eq!(metrics.held_requests.get(), 0);
+    }
+}

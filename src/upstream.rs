@@ -1,0 +1,8 @@
+//! The cluster's brokers: which there are, how they are reached, and which of
+//! our ports leads to which.
+
+mod brokers;
+mod dial;
+
+pub use brokers::{Broker, Brokers, Learned, Target};
+pub use dial::{DialError, dial};
