@@ -97,7 +97,7 @@ struct Spec {
     tagged_versions: String,
     tag: Option<u32>,
     #[serde(default)]
-    fields: Vec<Spec>,
+    fields: Vec<Self>,
 }
 
 fn none() -> String {
