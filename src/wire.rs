@@ -15,6 +15,8 @@ pub mod header;
 pub mod produce;
 pub mod sasl;
 pub mod schema;
+#[cfg(test)]
+mod testing;
 pub mod transactions;
 
 /// Bytes that are not what the protocol says they are.

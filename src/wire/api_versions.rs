@@ -101,3 +101,107 @@ pub fn unsupported(correlation_id: i32) -> Bytes {
     }
     cursor::seal(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::testing::{UNKNOWN, decode, response, text, unframed};
+    use kafka_protocol::messages::ApiVersionsResponse;
+    use kafka_protocol::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey};
+    use proptest::prelude::*;
+
+    fn offered(version: i16) -> ApiVersionsResponse {
+        let (tag, value) = UNKNOWN;
+        let mut offered = ApiVersionsResponse::default();
+        for (key, min, max) in [
+            (0, 0, 14),
+            (18, 0, 5),
+            (1, 4, 18),
+            (3, 14, 15),
+            (9, 0, 99),
+            (999, 1, 2),
+        ] {
+            let mut api = ApiVersion::default()
+                .with_api_key(key)
+                .with_min_version(min)
+                .with_max_version(max);
+            if version >= FLEXIBLE {
+                api.unknown_tagged_fields.insert(tag, value.clone());
+            }
+            offered.api_keys.push(api);
+        }
+        if version >= 1 {
+            offered.throttle_time_ms = 3;
+        }
+        if version >= FLEXIBLE {
+            offered.unknown_tagged_fields.insert(tag, value);
+            offered.finalized_features_epoch = 8;
+            offered.finalized_features =
+                vec![FinalizedFeatureKey::default().with_name(text("transaction.version"))];
+        }
+        offered
+    }
+
+    #[test]
+    fn only_the_maxima_of_decoded_apis_are_lowered() {
+        // The response of version 5 has the layout of version 3.
+        for version in 0..=NEWEST {
+            let known = version.min(4);
+            let before = response(18, known, &offered(known));
+            let mut frame = before.clone();
+            let clamped = clamp(version, &mut frame).unwrap();
+            let of = |api_key, from, to| Clamped { api_key, from, to };
+            assert_eq!(clamped, [of(0, 14, 13), of(3, 15, 13)]);
+            assert_eq!(frame.len(), before.len());
+            let mut expected = offered(known);
+            expected.api_keys[0].max_version = 13;
+            expected.api_keys[3].max_version = 13;
+            assert_eq!(decode::<ApiVersionsResponse>(18, known, &frame), expected);
+            assert_eq!(clamp(version, &mut frame), Ok(vec![]));
+            for end in 0..frame.len() {
+                let _ = clamp(version, &mut before[..end].to_vec());
+            }
+        }
+        assert!(clamp(6, &mut [0; 64]).is_err());
+    }
+
+    #[test]
+    fn an_older_brokers_refusal_is_relayed_as_it_is() {
+        let refusal = offered(0).with_error_code(UNSUPPORTED_VERSION);
+        let before = response(18, 0, &refusal);
+        let mut frame = before.clone();
+        assert_eq!(clamp(3, &mut frame), Ok(vec![]));
+        assert_eq!(frame, before);
+    }
+
+    #[test]
+    fn rebootstrap_required_is_relayed_as_it_is() {
+        let before = response(18, 4, &ApiVersionsResponse::default().with_error_code(129));
+        let mut frame = before.clone();
+        assert_eq!(clamp(5, &mut frame), Ok(vec![]));
+        assert_eq!(frame, before);
+    }
+
+    #[test]
+    fn a_version_from_the_future_is_refused_as_a_broker_does() {
+        let whole = unsupported(7);
+        let refusal: ApiVersionsResponse = decode(18, 0, unframed(&whole));
+        let own = ApiVersion::default()
+            .with_api_key(18)
+            .with_max_version(NEWEST);
+        let expected = ApiVersionsResponse::default().with_api_keys(vec![own]);
+        assert_eq!(refusal, expected.with_error_code(UNSUPPORTED_VERSION));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..100), version in -1i16..7,
+        ) {
+            let mut frame = bytes.clone();
+            let clamped = clamp(version, &mut frame).unwrap_or_default();
+            prop_assert!(clamped.len() <= bytes.len());
+            prop_assert_eq!(frame.len(), bytes.len());
+        }
+    }
+}

@@ -120,11 +120,8 @@ pub fn batch(records_len: usize, head: &[u8]) -> Batch {
 #[inline]
 fn field<const AT: usize, const N: usize>(head: &[u8; HEADER]) -> [u8; N] {
     const { assert!(AT + N <= HEADER) };
-    let mut bytes = [0; N];
-    for (byte, value) in bytes.iter_mut().zip(head.iter().skip(AT)) {
-        *byte = *value;
-    }
-    bytes
+    let bytes = head.get(AT..).and_then(<[u8]>::first_chunk);
+    *bytes.expect("asserted above")
 }
 
 #[cfg(test)]

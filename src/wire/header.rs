@@ -90,3 +90,85 @@ pub fn response_body_at(api_key: i16, version: i16, frame: &[u8]) -> Result<usiz
     }
     Ok(cursor.at())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::testing::{request, response};
+    use kafka_protocol::messages::{ApiKey, EndTxnRequest, EndTxnResponse};
+    use proptest::prelude::*;
+
+    #[test]
+    fn flexible_versions_are_those_of_the_crate() {
+        for key in 0..100 {
+            let Some(_) = flexible(key, 0) else { continue };
+            let api = ApiKey::try_from(key).unwrap();
+            let range = api.valid_versions();
+            for version in range.min..=range.max {
+                let flexible = flexible(key, version).unwrap();
+                assert_eq!(
+                    api.request_header_version(version) == 2,
+                    flexible,
+                    "{api:?} {version}"
+                );
+                let response = flexible && key != api::API_VERSIONS;
+                assert_eq!(
+                    api.response_header_version(version) == 1,
+                    response,
+                    "{api:?} {version}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn headers_are_read_whole_or_not_at_all() {
+        for version in [2, 3] {
+            let flexible = flexible(api::END_TXN, version).unwrap();
+            let (frame, at) = request(api::END_TXN, version, &EndTxnRequest::default());
+            let head = RequestHead {
+                api_key: api::END_TXN,
+                api_version: version,
+                correlation_id: 7,
+            };
+            assert_eq!(request_head(&frame), Some(head));
+            assert_eq!(client_id(&frame), Ok(Some(b"client".as_slice())));
+            for end in 0..frame.len() {
+                let expected = (end >= at).then_some(at);
+                assert_eq!(body_at(&frame[..end], flexible), Ok(expected));
+                assert_eq!(request_head(&frame[..end]).is_some(), end >= 8);
+            }
+        }
+        assert_eq!(client_id(&[0, 0, 0, 9, 0, 0, 0, 1, 0xff, 0xff]), Ok(None));
+    }
+
+    #[test]
+    fn response_bodies_follow_the_tagged_fields() {
+        for version in [2, 3] {
+            let frame = response(api::END_TXN, version, &EndTxnResponse::default());
+            let at = response_body_at(api::END_TXN, version, &frame).unwrap();
+            let tags = if version == 3 { 1 } else { 0 };
+            assert_eq!(frame.len() - at, 6 + tags);
+            assert!(response_body_at(api::END_TXN, version, &frame[..at - 1]).is_err());
+        }
+        let unsupported = response_body_at(4, 0, &[0; 9]);
+        let (api_key, version) = (4, 0);
+        assert_eq!(
+            unsupported,
+            Err(WireError::Unsupported { api_key, version })
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..64), key in -1i16..90, version in -1i16..20,
+        ) {
+            let _ = request_head(&bytes);
+            let _ = client_id(&bytes);
+            let _ = body_at(&bytes, true);
+            let _ = body_at(&bytes, false);
+            let _ = response_body_at(key, version, &bytes);
+        }
+    }
+}

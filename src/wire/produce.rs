@@ -671,3 +671,418 @@ pub fn retain(
     let whole = splice.finish();
     Ok(whole.expect("the number of topics was replaced"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::testing::{UNKNOWN, decode, request, response, text, unframed};
+    use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+    use kafka_protocol::messages::produce_response::{
+        BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse,
+        TopicProduceResponse,
+    };
+    use kafka_protocol::messages::{
+        BrokerId, ProduceRequest, ProduceResponse, RequestHeader, TopicName, TransactionalId,
+    };
+    use kafka_protocol::protocol::Decodable;
+    use proptest::prelude::*;
+
+    const IDS: [&str; 3] = [
+        "01010101-0101-0101-0101-010101010101",
+        "02020202-0202-0202-0202-020202020202",
+        "03030303-0303-0303-0303-030303030303",
+    ];
+
+    fn owned(version: i16, topic: u8) -> Topic {
+        if version >= TOPIC_IDS {
+            Topic::Id([topic; 16])
+        } else {
+            Topic::Name(Bytes::from(format!("topic-{topic}")))
+        }
+    }
+
+    /// Records of partition `index`: a batch, null, empty, or an odd one.
+    fn records(index: i32) -> Option<Bytes> {
+        match index {
+            1 => None,
+            2 => Some(Bytes::new()),
+            3 => Some(Bytes::from_static(b"short")),
+            _ => Some(batch::tests::sample(index + 1).into()),
+        }
+    }
+
+    fn produce(version: i16, topics: u8, partitions: i32) -> ProduceRequest {
+        let (tag, value) = UNKNOWN;
+        let mut request = ProduceRequest::default()
+            .with_transactional_id((topics == 2).then(|| TransactionalId(text("tx"))))
+            .with_acks(-1)
+            .with_timeout_ms(30_000);
+        for topic in 1..=topics {
+            let mut data = TopicProduceData::default();
+            if version >= TOPIC_IDS {
+                data.topic_id = IDS[usize::from(topic) - 1].parse().unwrap();
+            } else {
+                data.name = TopicName(text(&format!("topic-{topic}")));
+            }
+            for index in 0..partitions {
+                let mut partition = PartitionProduceData::default()
+                    .with_index(index)
+                    .with_records(records(index));
+                if version >= FLEXIBLE {
+                    partition.unknown_tagged_fields.insert(tag, value.clone());
+                }
+                data.partition_data.push(partition);
+            }
+            if version >= FLEXIBLE {
+                data.unknown_tagged_fields.insert(tag, value.clone());
+            }
+            request.topic_data.push(data);
+        }
+        if version >= FLEXIBLE {
+            request.unknown_tagged_fields.insert(tag, value);
+        }
+        request
+    }
+
+    #[derive(Default, PartialEq, Debug)]
+    struct Seen {
+        fronts: Vec<(Option<Vec<u8>>, i16, i32, usize)>,
+        topics: Vec<(Topic, usize)>,
+        partitions: Vec<(i32, Batch)>,
+    }
+
+    impl Sink for Seen {
+        fn front(&mut self, f: Front<'_>) {
+            let id = f.transactional_id.map(<[u8]>::to_vec);
+            self.fronts.push((id, f.acks, f.timeout_ms, f.topics));
+        }
+        fn topic(&mut self, topic: TopicRef<'_>, partitions: usize) {
+            self.topics.push((topic.to_topic(), partitions));
+        }
+        fn partition(&mut self, index: i32, batch: Batch) {
+            self.partitions.push((index, batch));
+        }
+    }
+
+    fn expected(version: i16, topics: u8, partitions: i32) -> Seen {
+        let count = usize::try_from(partitions).unwrap();
+        let mut seen = Seen::default();
+        let id = (topics == 2).then(|| b"tx".to_vec());
+        seen.fronts.push((id, -1, 30_000, topics.into()));
+        for topic in 1..=topics {
+            seen.topics.push((owned(version, topic), count));
+            for index in 0..partitions {
+                let records = records(index).unwrap_or_default();
+                let head = &records[..records.len().min(batch::HEADER)];
+                let batch = batch::batch(records.len(), head);
+                seen.partitions.push((index, batch));
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn a_walk_finds_the_same_at_every_split() {
+        for version in OLDEST_WALKED..=NEWEST {
+            for (topics, partitions) in [(0u8, 0), (1, 0), (1, 1), (2, 3), (3, 5)] {
+                let (frame, at) = request(0, version, &produce(version, topics, partitions));
+                assert_eq!(header::body_at(&frame, version >= 9), Ok(Some(at)));
+                let body = &frame[at..];
+                let expected = expected(version, topics, partitions);
+                for split in 0..=body.len() {
+                    let mut walk = Walk::new(version);
+                    let mut seen = Seen::default();
+                    let first = walk.advance(&body[..split], &mut seen).unwrap();
+                    assert!(first <= split);
+                    // What comes later may have other bytes behind it.
+                    let mut rest = body[first..].to_vec();
+                    rest.push(0x55);
+                    let second = walk.advance(&rest, &mut seen).unwrap();
+                    assert_eq!(first + second, body.len(), "version {version} at {split}");
+                    assert!(walk.done());
+                    assert_eq!((walk.skip(), walk.topics_left()), (0, 0));
+                    assert_eq!(seen, expected, "version {version} at {split}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_walk_fed_single_bytes_counts_down() {
+        let (frame, at) = request(0, 9, &produce(9, 2, 3));
+        let mut walk = Walk::new(9);
+        let mut seen = Seen::default();
+        let mut carry = Vec::new();
+        for byte in &frame[at..] {
+            carry.push(*byte);
+            let consumed = walk.advance(&carry, &mut seen).unwrap();
+            carry.drain(..consumed);
+            assert!(carry.len() <= 5 + 1 + batch::HEADER);
+            assert_eq!(
+                walk.topics_left(),
+                2 * seen.fronts.len() - seen.topics.len()
+            );
+        }
+        assert!(walk.done() && carry.is_empty());
+    }
+
+    #[test]
+    fn versions_outside_the_walk_are_refused() {
+        for version in [-1, 2, 14] {
+            let refused = WireError::Unsupported {
+                api_key: 0,
+                version,
+            };
+            let mut walk = Walk::new(version);
+            assert_eq!(walk.advance(&[0; 64], &mut Seen::default()), Err(refused));
+            assert_eq!(replies(version, &[0; 64], |_| ()), Err(refused));
+        }
+    }
+
+    #[test]
+    fn acks_are_read_in_every_version() {
+        for version in OLDEST_WALKED..=NEWEST {
+            for topics in [1, 2] {
+                let (frame, at) = request(0, version, &produce(version, topics, 1));
+                let body = &frame[at..];
+                assert_eq!(acks(version, body), Ok(Some(-1)));
+                assert_eq!(acks(version, &body[..2]), Ok(None));
+            }
+        }
+        for version in 0..OLDEST_WALKED {
+            assert_eq!(acks(version, &[0, 1, 0, 0]), Ok(Some(1)));
+            assert_eq!(acks(version, &[0]), Ok(None));
+        }
+        assert!(acks(14, &[0; 9]).is_err());
+    }
+
+    fn reply_of(version: i16, index: i32) -> PartitionProduceResponse {
+        let (tag, value) = UNKNOWN;
+        let mut reply = PartitionProduceResponse::default()
+            .with_index(index)
+            .with_error_code(if index == 1 { 6 } else { 0 })
+            .with_base_offset(if index == 1 { -1 } else { 100 })
+            .with_log_append_time_ms(-1);
+        if version >= LOG_START {
+            reply.log_start_offset = 4;
+        }
+        if version >= RECORD_ERRORS && index == 1 {
+            reply.record_errors = vec![
+                BatchIndexAndErrorMessage::default()
+                    .with_batch_index(3)
+                    .with_batch_index_error_message(Some(text("bad"))),
+            ];
+            reply.error_message = Some(text("not here"));
+        }
+        if version >= LEADERS && index == 1 {
+            let leader = LeaderIdAndEpoch::default().with_leader_epoch(3);
+            reply.current_leader = leader.with_leader_id(BrokerId(2));
+        }
+        if version >= FLEXIBLE {
+            reply.unknown_tagged_fields.insert(tag, value);
+        }
+        reply
+    }
+
+    fn responded(version: i16, topics: u8, partitions: i32) -> ProduceResponse {
+        let (tag, value) = UNKNOWN;
+        let mut response = ProduceResponse::default().with_throttle_time_ms(9);
+        for topic in 1..=topics {
+            let mut data = TopicProduceResponse::default();
+            if version >= TOPIC_IDS {
+                data.topic_id = IDS[usize::from(topic) - 1].parse().unwrap();
+            } else {
+                data.name = TopicName(text(&format!("topic-{topic}")));
+            }
+            data.partition_responses = (0..partitions).map(|i| reply_of(version, i)).collect();
+            response.responses.push(data);
+        }
+        if version >= LEADERS && topics > 0 {
+            response.node_endpoints = vec![
+                NodeEndpoint::default()
+                    .with_node_id(BrokerId(2))
+                    .with_host(text("b2.example"))
+                    .with_port(9092),
+            ];
+        }
+        if version >= FLEXIBLE {
+            response.unknown_tagged_fields.insert(tag, value);
+        }
+        response
+    }
+
+    #[test]
+    fn replies_agree_with_the_crate() {
+        for version in OLDEST_WALKED..=NEWEST {
+            for (topics, partitions) in [(0, 0), (1, 1), (3, 2)] {
+                let frame = response(0, version, &responded(version, topics, partitions));
+                let mut seen = Vec::new();
+                let endpoints = replies(version, &frame, |reply| seen.push(reply)).unwrap();
+                assert_eq!(endpoints, version >= LEADERS && topics > 0);
+                let expected: Vec<_> = (1..=topics)
+                    .flat_map(|topic| (0..partitions).map(move |index| (topic, index)))
+                    .map(|(topic, index)| {
+                        let ok = index != 1;
+                        (
+                            owned(version, topic),
+                            index,
+                            if ok { 0 } else { 6 },
+                            ok.then_some(100),
+                            (version >= LOG_START).then_some(4),
+                        )
+                    })
+                    .collect();
+                let seen: Vec<_> = seen
+                    .iter()
+                    .map(|r| {
+                        let topic = r.topic.to_topic();
+                        (
+                            topic,
+                            r.partition,
+                            r.error,
+                            r.base_offset,
+                            r.log_start_offset,
+                        )
+                    })
+                    .collect();
+                assert_eq!(seen, expected, "version {version}");
+                for end in 0..frame.len() {
+                    assert!(replies(version, &frame[..end], |_| ()).is_err());
+                }
+            }
+        }
+    }
+
+    fn answers(version: i16) -> Vec<Answer> {
+        [(1, 0), (4, 7), (1, 5), (4, 8)]
+            .map(|(topic, partition)| Answer {
+                topic: owned(version, topic),
+                partition,
+                error: if partition == 8 { 19 } else { 0 },
+                base_offset: (partition != 8).then_some(55),
+                log_append_time: -1,
+                log_start_offset: (version >= LOG_START).then_some(2),
+            })
+            .to_vec()
+    }
+
+    #[test]
+    fn an_answer_reads_back_topic_by_topic() {
+        for version in OLDEST_WALKED..=NEWEST {
+            let whole = answer(version, 7, &answers(version));
+            let decoded: ProduceResponse = decode(0, version, unframed(&whole));
+            let partitions: Vec<Vec<_>> = decoded
+                .responses
+                .iter()
+                .map(|topic| topic.partition_responses.iter().map(|p| p.index).collect())
+                .collect();
+            assert_eq!(partitions, [[0, 5], [7, 8]]);
+            let mut seen = Vec::new();
+            replies(version, unframed(&whole), |r| {
+                seen.push(Answer {
+                    topic: r.topic.to_topic(),
+                    partition: r.partition,
+                    error: r.error,
+                    base_offset: r.base_offset,
+                    log_append_time: r.log_append_time,
+                    log_start_offset: r.log_start_offset,
+                });
+            })
+            .unwrap();
+            let mut expected = answers(version);
+            expected.swap(1, 2);
+            assert_eq!(seen, expected);
+            assert_eq!(&whole[..8], [&whole[..4], &[0, 0, 0, 7]].concat());
+        }
+    }
+
+    #[test]
+    fn a_merge_adds_to_the_topics_that_are_there() {
+        for version in OLDEST_WALKED..=NEWEST {
+            let broker = responded(version, 3, 2);
+            let frame = response(0, version, &broker);
+            let merged = merge(version, &frame, &answers(version)).unwrap();
+            let decoded: ProduceResponse = decode(0, version, unframed(&merged));
+            let added: ProduceResponse =
+                decode(0, version, unframed(&answer(version, 7, &answers(version))));
+            let mut expected = broker;
+            let [here, new] = <[_; 2]>::try_from(added.responses).unwrap();
+            expected.responses[0]
+                .partition_responses
+                .extend(here.partition_responses);
+            expected.responses.push(new);
+            assert_eq!(decoded, expected, "version {version}");
+            // And nothing but the answers: without any, not a byte changes.
+            assert_eq!(unframed(&merge(version, &frame, &[]).unwrap()), frame);
+        }
+    }
+
+    #[test]
+    fn retain_drops_partitions_and_emptied_topics_only() {
+        for version in OLDEST_WALKED..=NEWEST {
+            let mut sent = produce(version, 3, 4);
+            let (frame, at) = request(0, version, &sent);
+            let mut asked = Vec::new();
+            let whole = retain(version, &frame, |topic, index| {
+                asked.push((topic.to_topic(), index));
+                topic != owned(version, 2).as_ref()
+                    && (topic != owned(version, 3).as_ref() || index != 1)
+            })
+            .unwrap();
+            assert_eq!(asked.len(), 12);
+            let kept = unframed(&whole);
+            assert_eq!(kept[..at], frame[..at]);
+            let mut bytes = Bytes::copy_from_slice(kept);
+            RequestHeader::decode(&mut bytes, if version >= 9 { 2 } else { 1 }).unwrap();
+            let decoded = ProduceRequest::decode(&mut bytes, version).unwrap();
+            assert!(bytes.is_empty());
+            sent.topic_data.remove(1);
+            sent.topic_data[1].partition_data.remove(1);
+            assert_eq!(decoded, sent, "version {version}");
+            assert_eq!(
+                unframed(&retain(version, &frame, |_, _| true).unwrap()),
+                frame
+            );
+            for end in 0..frame.len() {
+                assert!(retain(version, &frame[..end], |_, _| true).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_topic_stays_when_others_go() {
+        let (frame, _) = request(0, 9, &produce(9, 1, 0));
+        assert_eq!(unframed(&retain(9, &frame, |_, _| false).unwrap()), frame);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            version in -1i16..15,
+        ) {
+            let mut walk = Walk::new(version);
+            let _ = walk.advance(&bytes, &mut Seen::default());
+            let _ = acks(version, &bytes);
+            let _ = replies(version, &bytes, |_| ());
+            let _ = merge(version, &bytes, &[]);
+            let _ = retain(version, &bytes, |_, index| index % 2 == 0);
+            let _ = batch::batch(bytes.len(), &bytes);
+        }
+
+        #[test]
+        fn no_flipped_byte_makes_it_panic(at in any::<prop::sample::Index>(), byte: u8, version in 3i16..14) {
+            let (mut frame, _) = request(0, version, &produce(version, 2, 3));
+            let place = at.index(frame.len());
+            frame[place] = byte;
+            let _ = retain(version, &frame, |_, index| index != 1);
+            let mut frame = response(0, version, &responded(version, 2, 2));
+            let place = at.index(frame.len());
+            frame[place] = byte;
+            let mut count = 0;
+            let _ = replies(version, &frame, |_| count += 1);
+            prop_assert!(count <= frame.len());
+            let _ = merge(version, &frame, &answers(version));
+        }
+    }
+}

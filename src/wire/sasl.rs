@@ -142,3 +142,115 @@ pub fn looks_like_request(frame: &[u8]) -> bool {
 const MAX_KEY: i16 = 100;
 /// Kafka 4.4 ends at 18 (Fetch).
 const MAX_VERSION: i16 = 25;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::testing::{request, response, text};
+    use bytes::Bytes;
+    use kafka_protocol::messages::{
+        SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest,
+        SaslHandshakeResponse,
+    };
+    use proptest::prelude::*;
+
+    #[test]
+    fn sasl_messages_agree_with_the_crate() {
+        for version in 0..=1 {
+            let asked = SaslHandshakeRequest::default().with_mechanism(text("PLAIN"));
+            let (frame, at) = request(17, version, &asked);
+            assert_eq!(handshake_mechanism(version, &frame[at..]), Ok("PLAIN"));
+            assert!(handshake_mechanism(version, &frame[at..frame.len() - 1]).is_err());
+            let frame = response(
+                17,
+                version,
+                &SaslHandshakeResponse::default().with_error_code(33),
+            );
+            assert_eq!(handshake_error(&frame), Ok(33));
+        }
+        for version in 0..=2 {
+            let token = Bytes::from_static(b"\0user\0secret");
+            let sent = SaslAuthenticateRequest::default().with_auth_bytes(token.clone());
+            let (frame, at) = request(36, version, &sent);
+            assert_eq!(authenticate_token(version, &frame[at..]), Ok(&token[..]));
+            assert!(authenticate_token(version, &frame[at..at + 9]).is_err());
+            let refused = SaslAuthenticateResponse::default().with_error_code(58);
+            let frame = response(36, version, &refused);
+            assert_eq!(authenticate_error(version, &frame), Ok(58));
+            assert!(authenticate_error(version, &frame[..4]).is_err());
+        }
+        assert!(authenticate_token(3, &[0; 9]).is_err());
+    }
+
+    #[test]
+    fn the_user_is_read_only_where_it_is_plain_who_acts() {
+        let check = |mechanism, token: &str, expected: Option<&str>| {
+            let user = user(mechanism, token.as_bytes());
+            assert_eq!(user.as_deref(), expected, "{mechanism} {token:?}");
+        };
+        check("PLAIN", "\0alice\0secret", Some("alice"));
+        check("PLAIN", "alice\0alice\0secret", Some("alice"));
+        check("PLAIN", "root\0alice\0secret", None);
+        check("PLAIN", "\0\0secret", None);
+        check("PLAIN", "alice", None);
+        check("PLAIN", "\0alice\0se\0cret", None);
+        check("SCRAM-SHA-256", "n,,n=alice,r=abc", Some("alice"));
+        check("SCRAM-SHA-512", "y,,n=a=2Cb=3Dc,r=abc", Some("a,b=c"));
+        check(
+            "SCRAM-SHA-512",
+            "n,a=alice,n=alice,r=abc,tokenauth=true",
+            Some("alice"),
+        );
+        check("SCRAM-SHA-512", "n,a=root,n=alice,r=abc", None);
+        check("SCRAM-SHA-512", "n,,n=a=2cb,r=abc", None);
+        check("SCRAM-SHA-512", "n,,n=a=,r=abc", None);
+        check("SCRAM-SHA-512", "p=tls-unique,,n=alice,r=abc", None);
+        check("SCRAM-SHA-512", "n,,m=x,n=alice,r=abc", None);
+        check("SCRAM-SHA-512", "n,,n=alice", None);
+        check("GSSAPI", "\0alice\0secret", None);
+        check("plain", "\0alice\0secret", None);
+        assert_eq!(user("PLAIN", b"\0al\xffice\0secret"), None);
+    }
+
+    #[test]
+    fn exchanges_that_are_known_have_a_length() {
+        let mechanisms = ["PLAIN", "OAUTHBEARER", "SCRAM-SHA-512", "GSSAPI"];
+        assert_eq!(mechanisms.map(rounds), [Some(1), Some(1), Some(2), None]);
+    }
+
+    #[test]
+    fn requests_are_told_from_tokens() {
+        let (frame, _) = request(17, 0, &SaslHandshakeRequest::default());
+        assert!(looks_like_request(&frame));
+        assert!(!looks_like_request(&frame[..9]));
+        // GSSAPI: an initial token, a wrapped one, an empty one; SCRAM; PLAIN.
+        assert!(!looks_like_request(&[
+            0x60, 0x82, 2, 3, 6, 9, 0x2a, 0x86, 0x48, 0x86
+        ]));
+        assert!(!looks_like_request(&[
+            5, 4, 0, 0xff, 0, 12, 0, 0, 0, 0, 0, 0
+        ]));
+        assert!(!looks_like_request(b""));
+        assert!(!looks_like_request(b"n,,n=alice,r=abcdef"));
+        assert!(!looks_like_request(b"\0alice\0secret"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..64), version in -1i16..4,
+        ) {
+            let _ = handshake_mechanism(version, &bytes);
+            let _ = handshake_error(&bytes);
+            let _ = authenticate_token(version, &bytes);
+            let _ = authenticate_error(version, &bytes);
+            let _ = user("PLAIN", &bytes);
+            let _ = user("SCRAM-SHA-256", &bytes);
+            let _ = looks_like_request(&bytes);
+        }
+        #[test]
+        fn no_text_makes_it_panic(token in "[ny],(a=|)[a=2CD3,é]*n=[a=2CD3é]*,r=.*") {
+            let _ = user("SCRAM-SHA-256", token.as_bytes());
+        }
+    }
+}
