@@ -54,6 +54,15 @@ pub enum Mode {
     Absorb,
 }
 
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Observe => "observe",
+            Self::Absorb => "absorb",
+        })
+    }
+}
+
 /// `sequence.*`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SequenceConfig {

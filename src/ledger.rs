@@ -11,9 +11,7 @@ mod realms;
 mod topics;
 
 use crate::ids::{BatchId, ProducerId, TopicKey};
-use crate::window::{
-    Action, Arrival, AttemptId, Outcome, Rules, Sender, Settled, Time, Verdict, Window,
-};
+use crate::window::{Arrival, AttemptId, Outcome, Rules, Sender, Settled, Time, Verdict, Window};
 use dashmap::DashMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -147,27 +145,18 @@ impl Ledger {
         self.producers.of(id, now)
     }
 
+    /// What is known of a producer id, if anything is.
+    #[must_use]
+    pub fn known_producer(&self, id: ProducerId) -> Option<std::sync::Arc<Producer>> {
+        self.producers.known(id)
+    }
+
     /// Judges a batch. Nothing changes by it.
     pub fn judge(&self, key: WindowKey, arrival: &Arrival) -> Verdict {
         match self.windows.get_mut(&key) {
             Some(mut window) => window.judge(arrival, &self.rules),
             None => Window::new(arrival.now).judge(arrival, &self.rules),
         }
-    }
-
-    /// Judges a batch that is alone in its request and, where it may leave,
-    /// commits it in the same breath.
-    pub fn admit(&self, key: WindowKey, arrival: &Arrival) -> (Verdict, Option<Ticket>) {
-        if let Some(mut window) = self.windows.get_mut(&key) {
-            let verdict = window.judge(arrival, &self.rules);
-            let committed = (verdict.action == Action::Forward)
-                .then(|| window.commit(arrival, &verdict))
-                .flatten();
-            drop(window);
-            return (verdict, committed.map(|c| self.ticket(key, arrival, c)));
-        }
-        let verdict = Window::new(arrival.now).judge(arrival, &self.rules);
-        (verdict, self.commit(key, arrival, &verdict))
     }
 
     /// Notes that a judged batch leaves. `None`: it leaves untracked.

@@ -8,9 +8,12 @@ pub mod config;
 pub mod events;
 pub mod ids;
 pub mod ledger;
+pub mod listen;
 pub mod logging;
 pub mod metrics;
-mod session;
-mod upstream;
+pub mod session;
+pub mod upstream;
 pub mod window;
 pub mod wire;
+
+pub use listen::{Exit, RunError, run};

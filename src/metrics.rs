@@ -781,7 +781,8 @@ pub const MAX_NODES: usize = 64;
 const TOPIC: &str = "topic";
 /// The longest name that Kafka allows: what is longer was made up.
 const TOPIC_NAME_BYTES_MAX: usize = 249;
-const OTHER: &str = "other";
+/// The value of a capped label beyond its cap, and of topics that no broker confirmed.
+pub const OTHER: &str = "other";
 /// From an acknowledgement in memory (under a millisecond) over acks=all
 /// (milliseconds) and a waiting fetch (half a second) to the client's own
 /// time-out (30 s).

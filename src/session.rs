@@ -14,15 +14,15 @@ mod reply;
 mod route;
 mod shared;
 
+use crate::ids::{NodeId, ProducerId};
 use crate::ledger::{Link, Producer, Realm};
 use crate::metrics::{DisconnectCause, Limit, Presence, Side};
-use crate::ids::{NodeId, ProducerId};
 use crate::window::{Outcome, Time};
 use crate::wire::WireError;
 use crate::wire::frame::FrameError;
 use identity::Authentication;
 use outbox::{Outbox, Pass};
-use pipeline::{Owed, Pipeline, Unpaired};
+use pipeline::{Pipeline, Unpaired};
 use produce::{Held, Scratch, Sent, TopicCache};
 use reply::ReplyStage;
 use route::RequestStage;
@@ -32,7 +32,6 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -74,9 +73,9 @@ enum End {
     UpstreamLost(io::Error),
     #[error("the broker did not answer within {0:?}")]
     UpstreamSilent(Duration),
-    #[error("{0}")]
+    #[error("{1}")]
     Frame(Side, FrameError),
-    #[error("malformed: {0}")]
+    #[error("malformed: {1}")]
     Malformed(Side, WireError),
     #[error("{0}")]
     Unpaired(Unpaired),
@@ -91,9 +90,10 @@ impl End {
             Self::UpstreamClosed | Self::UpstreamLost(_) | Self::UpstreamSilent(_) => {
                 DisconnectCause::Upstream
             }
-            Self::Frame(..) | Self::Malformed(..) | Self::Unpaired(_) | Self::UnknownVersion { .. } => {
-                DisconnectCause::Protocol
-            }
+            Self::Frame(..)
+            | Self::Malformed(..)
+            | Self::Unpaired(_)
+            | Self::UnknownVersion { .. } => DisconnectCause::Protocol,
         }
     }
 }
@@ -193,7 +193,9 @@ async fn open(
     };
     info.connected(target.node, &upstream);
     let advertised = shared.advertised(&client);
-    let loopback = client.local_addr().is_ok_and(|a| a.ip().to_canonical().is_loopback());
+    let loopback = client
+        .local_addr()
+        .is_ok_and(|a| a.ip().to_canonical().is_loopback());
     let authentication = Authentication::new(loopback);
     let now = Instant::now();
     let session = Session {
@@ -495,7 +497,10 @@ impl Session {
                 kept.push(owed);
             } else {
                 for sent in own {
-                    let _ = self.shared.ledger.settle(&sent.ticket, Outcome::Withheld, self.time);
+                    let _ = self
+                        .shared
+                        .ledger
+                        .settle(&sent.ticket, Outcome::Withheld, self.time);
                 }
                 self.shared.answered(&owed, false, self.now.into_std());
             }

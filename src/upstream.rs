@@ -3,6 +3,8 @@
 
 mod brokers;
 mod dial;
+mod probe;
 
-pub use brokers::{Broker, Brokers, Learned, Target};
+pub use brokers::{Brokers, Learned, Target};
 pub use dial::{DialError, dial};
+pub use probe::{ProbeError, ask};

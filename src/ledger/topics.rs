@@ -25,6 +25,8 @@ pub struct Topic {
     pub name: Option<Arc<str>>,
     /// Its id, where known.
     pub id: Option<TopicId>,
+    /// Whether the cluster has it: any client can write to a name.
+    pub confirmed: bool,
 }
 
 /// Every topic incarnation seen, up to a limit.
@@ -64,8 +66,8 @@ impl Topics {
                     return Some(*key);
                 }
                 let new = self.add(Topic {
-                    name: None,
                     id: Some(id),
+                    ..Topic::default()
                 })?;
                 Some(*self.by_id.entry(id).or_insert(new))
             }
@@ -75,7 +77,7 @@ impl Topics {
                 }
                 let new = self.add(Topic {
                     name: Some(std::str::from_utf8(name).ok()?.into()),
-                    id: None,
+                    ..Topic::default()
                 })?;
                 Some(*self.by_name.entry(name.into()).or_insert(new))
             }
@@ -92,6 +94,17 @@ impl Topics {
             .unwrap_or_default()
     }
 
+    /// A topic as an operator knows it: its name, else its id.
+    #[must_use]
+    pub fn display(&self, key: TopicKey) -> String {
+        let topic = self.get(key);
+        match (topic.name, topic.id) {
+            (Some(name), _) => name.to_string(),
+            (None, Some(id)) => format!("{:032x}", u128::from_be_bytes(id.to_wire())),
+            (None, None) => String::new(),
+        }
+    }
+
     /// A Metadata answer said that this name has this id.
     pub fn learn(&self, name: &str, id: TopicId) {
         let known = self.by_id.get(&id).map(|key| *key);
@@ -101,6 +114,7 @@ impl Topics {
                 let Some(new) = self.add(Topic {
                     name: Some(name.into()),
                     id: Some(id),
+                    confirmed: true,
                 }) else {
                     return;
                 };
@@ -113,6 +127,18 @@ impl Topics {
             self.by_name.insert(name.as_bytes().into(), key);
             self.version.fetch_add(1, Ordering::Release);
         }
+    }
+
+    /// A Metadata answer listed this name, without an id.
+    pub fn listed(&self, name: &str) {
+        if let Some(key) = self.key(TopicName::Name(name.as_bytes())) {
+            self.confirm(key);
+        }
+    }
+
+    /// The cluster has this topic.
+    pub fn confirm(&self, key: TopicKey) {
+        self.update(key, |topic| !std::mem::replace(&mut topic.confirmed, true));
     }
 
     /// This incarnation of the topic is gone: the next batch for it starts a
@@ -136,21 +162,27 @@ impl Topics {
     }
 
     fn name(&self, key: TopicKey, name: &str) {
+        self.update(key, |topic| {
+            let news = !topic.confirmed || topic.name.as_deref() != Some(name);
+            if news {
+                topic.name = Some(name.into());
+                topic.confirmed = true;
+            }
+            news
+        });
+    }
+
+    /// Changes what is known of a topic; `change` says whether it did.
+    fn update(&self, key: TopicKey, change: impl Fn(&mut Topic) -> bool) {
+        // Nearly always there is nothing to change, and readers go on.
+        if !change(&mut self.get(key)) {
+            return;
+        }
         let Ok(at) = usize::try_from(key.0) else {
             return;
         };
-        let unchanged = self
-            .known
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(at)
-            .is_some_and(|t| t.name.as_deref() == Some(name));
-        if unchanged {
-            return;
-        }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(topic) = known.get_mut(at) {
-            topic.name = Some(name.into());
+        if known.get_mut(at).is_some_and(change) {
             self.version.fetch_add(1, Ordering::Release);
         }
     }

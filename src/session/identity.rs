@@ -101,7 +101,11 @@ impl Authentication {
 
     /// A request was answered. Returns whether that proves who the client is.
     pub(super) fn answered(&mut self, api_key: i16) -> bool {
-        let before_proof = [api::API_VERSIONS, api::SASL_HANDSHAKE, api::SASL_AUTHENTICATE];
+        let before_proof = [
+            api::API_VERSIONS,
+            api::SASL_HANDSHAKE,
+            api::SASL_AUTHENTICATE,
+        ];
         let Stage::Exchange(exchange) = &mut self.stage else {
             return false;
         };

@@ -73,7 +73,8 @@ impl Outbox {
         socket: &mut TcpStream,
     ) -> Poll<io::Result<()>> {
         while self.sent < self.pending.len() {
-            let written = ready!(Pin::new(&mut *socket).poll_write(cx, &self.pending[self.sent..]))?;
+            let written =
+                ready!(Pin::new(&mut *socket).poll_write(cx, &self.pending[self.sent..]))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }

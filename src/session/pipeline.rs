@@ -76,6 +76,13 @@ impl Pipeline {
         self.owed.push_back(owed);
     }
 
+    /// The newest request settles this many tickets more.
+    pub(super) fn add_tickets(&mut self, tickets: usize) {
+        if let Some(newest) = self.owed.back_mut() {
+            newest.tickets += tickets;
+        }
+    }
+
     /// The request that the broker answers next.
     pub(super) fn front(&self) -> Option<&Owed> {
         self.owed.front()
@@ -159,7 +166,13 @@ mod tests {
         assert_eq!(pipeline.take(1).unwrap_err(), Unpaired::Unasked);
         pipeline.push(owed(1, Reply::Pass));
         let wrong = pipeline.take(2).unwrap_err();
-        assert_eq!(wrong, Unpaired::OutOfOrder { expected: 1, got: 2 });
+        assert_eq!(
+            wrong,
+            Unpaired::OutOfOrder {
+                expected: 1,
+                got: 2
+            }
+        );
         assert_eq!(pipeline.len(), 1, "it is still owed");
     }
 }

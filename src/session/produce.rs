@@ -384,7 +384,11 @@ impl Session {
             self.tell_verdict(part, arrival, verdict, forwarded(verdict.class));
         } else {
             let full = self.shared.ledger.windows() >= self.shared.ledger.windows_max();
-            let limit = if full { Limit::Windows } else { Limit::Attempts };
+            let limit = if full {
+                Limit::Windows
+            } else {
+                Limit::Attempts
+            };
             self.shared.metrics.limit_reached.with(limit).inc();
             self.count_untracked(part);
         }
@@ -484,7 +488,9 @@ impl Session {
             return Ok(true);
         };
         let rest = pass.rest();
-        let bytes = rest.get(..streamed.left.min(rest.len())).unwrap_or_default();
+        let bytes = rest
+            .get(..streamed.left.min(rest.len()))
+            .unwrap_or_default();
         let mut parts = std::mem::take(&mut self.scratch.parts);
         let mut collector = Collector {
             session: self,
@@ -528,11 +534,7 @@ impl Session {
 
     /// Settles the batches that a response answers. Returns what the client
     /// gets in its place.
-    pub(super) fn produce_reply(
-        &mut self,
-        owed: Owed,
-        frame: &[u8],
-    ) -> Result<Option<Bytes>, End> {
+    pub(super) fn produce_reply(&mut self, owed: Owed, frame: &[u8]) -> Result<Option<Bytes>, End> {
         let version = owed.head.api_version;
         let mut due = std::mem::take(&mut self.scratch.due);
         due.extend(self.tickets.drain(..owed.tickets));
@@ -687,7 +689,10 @@ impl Session {
             event.expected = Some(gap.expected);
             event.missing = Some(gap.missing);
             if gap.kind == GapKind::NeverSeen {
-                part.topic.metrics.missing_records.inc_by(u64::from(gap.missing));
+                part.topic
+                    .metrics
+                    .missing_records
+                    .inc_by(u64::from(gap.missing));
             }
         }
         if verdict.class == Class::NewEpochMidway {
@@ -749,13 +754,17 @@ impl Settling<'_> {
             reply.log_start_offset,
         );
         let session = self.session;
-        let settled = session.shared.ledger.settle(&sent.ticket, outcome, session.time);
+        let settled = session
+            .shared
+            .ledger
+            .settle(&sent.ticket, outcome, session.time);
         if reply.error == 0 && sent.topic.known.confirmed && settled == Settled::default() {
             return;
         }
         session.tell_settled(sent, reply.error, outcome, &settled);
         if let Some(code) = settled.shield {
-            self.shields.push((sent.topic.raw.clone(), reply.partition, code));
+            self.shields
+                .push((sent.topic.raw.clone(), reply.partition, code));
         }
     }
 }

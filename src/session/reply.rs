@@ -363,7 +363,10 @@ impl Directory for Guide<'_> {
 
     fn cluster_id(&mut self, id: &str) {
         if self.shared.ledger.cluster(id) {
-            tracing::warn!(id, "the cluster is another one, everything known of its logs is dropped");
+            tracing::warn!(
+                id,
+                "the cluster is another one, everything known of its logs is dropped"
+            );
         }
     }
 
@@ -372,8 +375,11 @@ impl Directory for Guide<'_> {
     }
 
     fn topic(&mut self, name: Option<&str>, id: Option<TopicId>) {
-        if let (Some(name), Some(id)) = (name, id) {
-            self.shared.ledger.topics.learn(name, id);
+        let topics = &self.shared.ledger.topics;
+        match (name, id) {
+            (Some(name), Some(id)) => topics.learn(name, id),
+            (Some(name), None) => topics.listed(name),
+            (None, _) => {}
         }
     }
 }

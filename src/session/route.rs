@@ -104,7 +104,11 @@ impl Session {
         }
         if self.pipeline.len() >= self.shared.config.limits.in_flight {
             if self.blocked.is_none() {
-                self.shared.metrics.limit_reached.with(Limit::InFlight).inc();
+                self.shared
+                    .metrics
+                    .limit_reached
+                    .with(Limit::InFlight)
+                    .inc();
             }
             self.blocked = Some(Blocked::Full);
             return Ok(false);
@@ -308,7 +312,11 @@ impl Session {
     }
 
     pub(super) fn malformed(&self, side: Side, error: WireError) -> End {
-        let malformed = self.shared.metrics.bad_frames.with(side, BadFrame::Malformed);
+        let malformed = self
+            .shared
+            .metrics
+            .bad_frames
+            .with(side, BadFrame::Malformed);
         malformed.inc();
         End::Malformed(side, error)
     }

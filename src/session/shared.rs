@@ -3,12 +3,12 @@
 use crate::config::Config;
 use crate::events::Events;
 use crate::ids::NodeId;
-use crate::ledger::Ledger;
+use crate::ledger::{Identity, Ledger};
 use crate::metrics::{
     Api, BadFrame, ConnectError, DisconnectCause, Metrics, Outcome, Presence, Side,
 };
 use crate::session::pipeline::Owed;
-use crate::upstream::{Brokers, DialError, Learned, Target, dial};
+use crate::upstream::{Brokers, DialError, Learned, ProbeError, Target, ask, dial};
 use crate::wire::frame::{FrameError, Stranger};
 use dashmap::DashMap;
 use std::net::SocketAddr;
@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 /// How often a failure that repeats with every client's retry is told.
 const TELL_EVERY: Duration = Duration::from_secs(5);
@@ -59,6 +60,8 @@ pub struct Shared {
     /// Whether the last attempt to reach a broker succeeded.
     reachable: AtomicBool,
     told: Mutex<Option<Instant>>,
+    /// Notified whenever a session ends.
+    pub gone: Notify,
 }
 
 impl Shared {
@@ -83,6 +86,7 @@ impl Shared {
             sessions_made: AtomicU64::new(0),
             reachable: AtomicBool::new(false),
             told: Mutex::new(None),
+            gone: Notify::new(),
         }
     }
 
@@ -104,6 +108,27 @@ impl Shared {
             self.reachable.store(true, Ordering::Relaxed);
         }
         dialled
+    }
+
+    /// Asks the upstream whether it is there, unless a client's connection
+    /// shows that it is.
+    ///
+    /// # Errors
+    ///
+    /// Why no client could be served now.
+    pub async fn probe(&self) -> Result<(), ProbeError> {
+        let served = |info: dashmap::mapref::multiple::RefMulti<'_, u64, Arc<Info>>| {
+            info.upstream.get().is_some()
+        };
+        if self.reachable() && self.sessions.iter().any(served) {
+            return Ok(());
+        }
+        let asked = match self.dial(&self.brokers.bootstrap()).await {
+            Ok(upstream) => ask(upstream, self.config.timeouts.connect).await,
+            Err(error) => Err(error.into()),
+        };
+        self.reachable.store(asked.is_ok(), Ordering::Relaxed);
+        asked
     }
 
     /// Whether a broker could be reached when that was tried last.
@@ -303,6 +328,16 @@ impl Info {
     }
 }
 
+impl Info {
+    pub(super) fn set_user(&self, identity: &Identity) {
+        let user = match identity {
+            Identity::User { user, .. } => Some(user.clone()),
+            Identity::Anonymous | Identity::Local { .. } | Identity::Unproven => None,
+        };
+        *self.user.lock().unwrap_or_else(PoisonError::into_inner) = user;
+    }
+}
+
 /// A session's place in the list of sessions, for as long as it lives.
 pub(super) struct Registered {
     shared: Arc<Shared>,
@@ -325,5 +360,6 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         self.shared.sessions.remove(&self.number);
+        self.shared.gone.notify_one();
     }
 }

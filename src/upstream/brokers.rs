@@ -6,7 +6,7 @@
 
 use crate::config::{AddressMap, HostPort};
 use crate::ids::NodeId;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,8 +36,10 @@ pub struct Broker {
     pub node: NodeId,
     /// What it advertises.
     pub address: HostPort,
-    /// The port of ours that leads to it.
-    pub port: u16,
+    /// Where hapax connects for it.
+    pub reached_at: HostPort,
+    /// The port of ours that leads to it, if one was left.
+    pub port: Option<u16>,
     /// Whether the cluster no longer lists it.
     pub vanished: bool,
 }
@@ -48,7 +50,7 @@ pub struct Brokers {
     reachable: AddressMap,
     first_port: u16,
     grace: Duration,
-    fixed: BTreeMap<NodeId, usize>,
+    fixed: HashMap<NodeId, usize>,
     state: Mutex<State>,
 }
 
@@ -56,7 +58,7 @@ struct State {
     /// By slot; `slots.len()` is the size of the port range.
     slots: Vec<Option<Slot>>,
     /// Brokers that found no slot, so that each is told of once.
-    homeless: HashSet<NodeId>,
+    homeless: HashMap<NodeId, HostPort>,
     /// Which bootstrap server is tried first; moves on when one fails.
     bootstrap_first: usize,
 }
@@ -93,7 +95,7 @@ impl Brokers {
             fixed,
             state: Mutex::new(State {
                 slots: range.clone().map(|_| None).collect(),
-                homeless: HashSet::new(),
+                homeless: HashMap::new(),
                 bootstrap_first: 0,
             }),
         }
@@ -103,8 +105,10 @@ impl Brokers {
     pub fn learn(&self, node: NodeId, host: &str, port: u16, now: Instant) -> Learned {
         let mut state = self.state();
         let Some(at) = self.slot_of(&state, node, now) else {
-            return Learned::Exhausted(state.homeless.insert(node));
+            let before = state.homeless.insert(node, address(host, port));
+            return Learned::Exhausted(before.is_none());
         };
+        state.homeless.remove(&node);
         match &mut state.slots[at] {
             Some(slot) if slot.node == node => {
                 slot.vanished = None;
@@ -129,6 +133,7 @@ impl Brokers {
     /// The cluster listed all of its brokers: the others have vanished.
     pub fn listed(&self, nodes: &[NodeId], now: Instant) {
         let mut state = self.state();
+        state.homeless.retain(|node, _| nodes.contains(node));
         for slot in state.slots.iter_mut().flatten() {
             if nodes.contains(&slot.node) {
                 slot.vanished = None;
@@ -169,29 +174,50 @@ impl Brokers {
         let Some((node, address)) = known else {
             return self.bootstrap();
         };
-        let (host, port) = self.reachable.reach(&address.host, address.port);
         Target {
             node: Some(node),
-            addresses: vec![HostPort { host, port }],
+            addresses: vec![self.reached_at(&address)],
         }
     }
 
-    /// Brokers that have a port, by port.
+    /// Every broker, those with a port first.
     #[must_use]
     pub fn all(&self) -> Vec<Broker> {
         let state = self.state();
-        let slots = state.slots.iter().enumerate();
-        slots
-            .filter_map(|(at, slot)| {
-                let slot = slot.as_ref()?;
-                Some(Broker {
-                    node: slot.node,
-                    address: slot.address.clone(),
-                    port: self.port(at),
-                    vanished: slot.vanished.is_some(),
-                })
-            })
-            .collect()
+        let housed = state.slots.iter().enumerate().filter_map(|(at, slot)| {
+            let Slot {
+                node,
+                address,
+                vanished,
+            } = slot.as_ref()?;
+            Some(self.broker(*node, address, Some(self.port(at)), vanished.is_some()))
+        });
+        let homeless = state
+            .homeless
+            .iter()
+            .map(|(node, address)| self.broker(*node, address, None, false));
+        housed.chain(homeless).collect()
+    }
+
+    fn broker(
+        &self,
+        node: NodeId,
+        address: &HostPort,
+        port: Option<u16>,
+        vanished: bool,
+    ) -> Broker {
+        Broker {
+            node,
+            reached_at: self.reached_at(address),
+            address: address.clone(),
+            port,
+            vanished,
+        }
+    }
+
+    fn reached_at(&self, address: &HostPort) -> HostPort {
+        let (host, port) = self.reachable.reach(&address.host, address.port);
+        HostPort { host, port }
     }
 
     /// The slot that a node has, or may take.

@@ -298,6 +298,8 @@ pub struct PartitionReply<'a> {
     pub log_append_time: i64,
     /// The first offset of the log, from version 5 on.
     pub log_start_offset: Option<i64>,
+    /// Where in the frame the error stands.
+    error_at: usize,
 }
 
 /// Calls `f` for each partition that a response frame answers; returns whether
@@ -348,9 +350,11 @@ fn reply<'a>(
     topic: TopicRef<'a>,
 ) -> Result<PartitionReply<'a>, WireError> {
     let flexible = version >= FLEXIBLE;
+    let partition = cursor.int32("a partition index")?;
     let reply = PartitionReply {
         topic,
-        partition: cursor.int32("a partition index")?,
+        partition,
+        error_at: cursor.at(),
         error: cursor.int16("an error code")?,
         base_offset: offset(cursor.int64("a base offset")?),
         log_append_time: cursor.int64("a log append time")?,
@@ -374,6 +378,29 @@ fn reply<'a>(
         cursor.tags()?;
     }
     Ok(reply)
+}
+
+/// The response `frame` with other errors for the partitions that `code` names
+/// one for; whole, length first.
+pub fn recode(
+    version: i16,
+    frame: &[u8],
+    mut code: impl FnMut(TopicRef<'_>, i32) -> Option<i16>,
+) -> Result<Bytes, WireError> {
+    let mut patches = Vec::new();
+    replies(version, frame, |reply| {
+        patches.extend(code(reply.topic, reply.partition).map(|code| (reply.error_at, code)));
+    })?;
+    let mut whole = Vec::with_capacity(4 + frame.len());
+    let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+    whole.extend_from_slice(&length.to_be_bytes());
+    whole.extend_from_slice(frame);
+    for (at, code) in patches {
+        if let Some(place) = whole.get_mut(4 + at..4 + at + 2) {
+            place.copy_from_slice(&code.to_be_bytes());
+        }
+    }
+    Ok(whole.into())
 }
 
 fn offset(raw: i64) -> Option<i64> {
