@@ -25,7 +25,9 @@ pub struct Batch {
     pub last_offset_delta: Option<i32>,
     /// Time of the first record.
     pub base_timestamp: i64,
-    /// The base timestamp when `None`.
+    /// From one record to the next.
+    pub spacing_ms: i64,
+    /// Time of the last record when `None`.
     pub max_timestamp: Option<i64>,
     /// Producer id, −1 for none.
     pub producer: i64,
@@ -64,6 +66,7 @@ impl Batch {
             attributes: 0,
             last_offset_delta: None,
             base_timestamp: TIMESTAMP,
+            spacing_ms: 0,
             max_timestamp: None,
             producer,
             epoch,
@@ -81,11 +84,7 @@ impl Batch {
         checked.extend(self.attributes.to_be_bytes());
         checked.extend(self.last_offset_delta.unwrap_or(values - 1).to_be_bytes());
         checked.extend(self.base_timestamp.to_be_bytes());
-        checked.extend(
-            self.max_timestamp
-                .unwrap_or(self.base_timestamp)
-                .to_be_bytes(),
-        );
+        checked.extend(self.greatest_timestamp().to_be_bytes());
         checked.extend(self.producer.to_be_bytes());
         checked.extend(self.epoch.to_be_bytes());
         checked.extend(self.sequence.to_be_bytes());
@@ -94,7 +93,8 @@ impl Batch {
             Some(payload) => checked.extend(payload),
             None => {
                 for (delta, value) in self.values.iter().enumerate() {
-                    record(&mut checked, i64::try_from(delta).unwrap(), value);
+                    let delta = i64::try_from(delta).unwrap();
+                    record(&mut checked, delta, delta * self.spacing_ms, value);
                 }
             }
         }
@@ -108,6 +108,13 @@ impl Batch {
         batch.extend(crc.to_be_bytes());
         batch.extend(checked);
         batch.into()
+    }
+
+    /// The max timestamp of its header.
+    pub fn greatest_timestamp(&self) -> i64 {
+        let steps = i64::try_from(self.values.len()).unwrap() - 1;
+        let last = self.base_timestamp + steps.max(0) * self.spacing_ms;
+        self.max_timestamp.unwrap_or(last)
     }
 }
 
@@ -194,9 +201,9 @@ pub fn stored(mut records: &[u8]) -> Vec<Stored> {
     batches
 }
 
-fn record(batch: &mut Vec<u8>, delta: i64, value: &[u8]) {
+fn record(batch: &mut Vec<u8>, delta: i64, delta_ms: i64, value: &[u8]) {
     let mut body = vec![0];
-    zigzag(&mut body, 0);
+    zigzag(&mut body, delta_ms);
     zigzag(&mut body, delta);
     zigzag(&mut body, -1);
     zigzag(&mut body, i64::try_from(value.len()).unwrap());

@@ -13,9 +13,9 @@ use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
     ApiVersionsRequest, ApiVersionsResponse, CreateTopicsRequest, DeleteTopicsRequest,
-    FetchRequest, InitProducerIdRequest, ListOffsetsRequest, MetadataRequest, MetadataResponse,
-    ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader, SaslAuthenticateRequest,
-    SaslHandshakeRequest, TopicName, TransactionalId,
+    FetchRequest, InitProducerIdRequest, ListOffsetsRequest, ListOffsetsResponse, MetadataRequest,
+    MetadataResponse, ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader,
+    SaslAuthenticateRequest, SaslHandshakeRequest, TopicName, TransactionalId,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 
@@ -286,14 +286,14 @@ impl Client {
             let response = self.metadata(12, &[name])?;
             let topic = &response.topics[0];
             let partitions = usize::try_from(partitions).unwrap();
-            let ready = topic.error_code == 0
+            let known = topic.error_code == 0
                 && topic.partitions.len() == partitions
                 && topic.partitions.iter().all(|p| p.error_code == 0);
-            if ready {
-                return Ok(Topic {
-                    name: name.to_owned(),
-                    id: TopicProduceData::default().with_topic_id(topic.topic_id),
-                });
+            let id = TopicProduceData::default().with_topic_id(topic.topic_id);
+            // The metadata names a leader a moment before it leads.
+            if known && self.leads(name, partitions)? {
+                let name = name.to_owned();
+                return Ok(Topic { name, id });
             }
             super::pause(Duration::from_millis(10));
         }
@@ -320,19 +320,32 @@ impl Client {
         Err(io::Error::other(format!("{name} is still there")))
     }
 
-    /// The offset after the last record.
-    pub fn end_offset(&mut self, topic: &str, partition: i32) -> io::Result<i64> {
-        let partition = ListOffsetsPartition::default()
-            .with_partition_index(partition)
-            .with_current_leader_epoch(-1)
-            .with_timestamp(-1);
+    fn leads(&mut self, topic: &str, partitions: usize) -> io::Result<bool> {
+        let all: Vec<i32> = (0..i32::try_from(partitions).unwrap()).collect();
+        let response = self.list_offsets(topic, &all)?;
+        let answers = &response.topics[0].partitions;
+        Ok(answers.iter().all(|answer| answer.error_code == 0))
+    }
+
+    fn list_offsets(&mut self, topic: &str, partitions: &[i32]) -> io::Result<ListOffsetsResponse> {
+        let partitions = partitions.iter().map(|partition| {
+            ListOffsetsPartition::default()
+                .with_partition_index(*partition)
+                .with_current_leader_epoch(-1)
+                .with_timestamp(-1)
+        });
         let topic = ListOffsetsTopic::default()
             .with_name(topic_name(topic))
-            .with_partitions(vec![partition]);
+            .with_partitions(partitions.collect());
         let request = ListOffsetsRequest::default()
             .with_replica_id((-1).into())
             .with_topics(vec![topic]);
-        let response = self.call(7, &request)?;
+        self.call(7, &request)
+    }
+
+    /// The offset after the last record.
+    pub fn end_offset(&mut self, topic: &str, partition: i32) -> io::Result<i64> {
+        let response = self.list_offsets(topic, &[partition])?;
         Ok(response.topics[0].partitions[0].offset)
     }
 
@@ -410,9 +423,12 @@ pub struct Produce {
     pub timeout_ms: i32,
     /// The transactional id, if any.
     pub transactional_id: Option<String>,
-    /// Topics, their partitions, and the records of each; `None` is null.
-    pub topics: Vec<(Topic, Vec<(i32, Option<Bytes>)>)>,
+    /// Topics, and what each gets.
+    pub topics: Vec<(Topic, Vec<Records>)>,
 }
+
+/// A partition and its records; `None` is null.
+pub type Records = (i32, Option<Bytes>);
 
 impl Produce {
     /// A request for one partition, with acks=all.
@@ -421,7 +437,7 @@ impl Produce {
     }
 
     /// A request for many partitions, with acks=all.
-    pub fn of(topics: Vec<(Topic, Vec<(i32, Option<Bytes>)>)>) -> Self {
+    pub fn of(topics: Vec<(Topic, Vec<Records>)>) -> Self {
         Self {
             version: 12,
             acks: -1,
