@@ -306,8 +306,7 @@ fn reports() -> Vec<Case> {
             (0..20)
                 .map(|at| match at {
                     0 => put(0, 0, 0).appended(0),
-                    1 => put(0, 0, 0).duplicate(0).edited(other_value),
-                    _ => put(0, 0, 0).duplicate(0).edited(third_value),
+                    _ => put(0, 0, 0).duplicate(0).variant(at),
                 })
                 .collect(),
         )
@@ -324,7 +323,10 @@ fn reports() -> Vec<Case> {
                 put(0, 13, 14).refused(45),
                 put(1, 0, 0).appended(10),
             ],
-        ),
+        )
+        .grows("hapax_events_total", "event=\"gap\"", 1, 1)
+        .grows("hapax_gaps_total", "kind=\"never_seen\"", 1, 1)
+        .grows("hapax_missing_records_total", "topic=", 3, 3),
     ];
     let state = || vec![put(1, 0, 40).appended(0), put(1, 41, 41).appended(41)];
     // {epoch N-1, N, N+1} x {sequence 0, last, last+1, last+5}, with what hapax counts.
@@ -414,20 +416,6 @@ fn no_producer(batch: Batch) -> Batch {
     Batch {
         producer: -1,
         values: vec![b"plain".to_vec()],
-        ..batch
-    }
-}
-
-fn other_value(batch: Batch) -> Batch {
-    Batch {
-        values: vec![b"other".to_vec()],
-        ..batch
-    }
-}
-
-fn third_value(batch: Batch) -> Batch {
-    Batch {
-        values: vec![b"third".to_vec()],
         ..batch
     }
 }

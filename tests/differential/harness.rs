@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use crate::support;
 use crate::support::batch::{Batch, Stored};
 use crate::support::hapax::{self, Hapax};
 use crate::support::kafka;
@@ -34,8 +35,16 @@ pub struct Case {
     pub partitions: i32,
     /// What it does.
     pub script: Script,
-    /// By how much verdicts must grow: name, in observe, in absorb.
-    pub verdicts: Vec<(&'static str, u32, u32)>,
+    /// By how much counters must grow.
+    pub growths: Vec<Growth>,
+}
+
+/// A counter of hapax, and by how much the case makes it grow.
+pub struct Growth {
+    metric: &'static str,
+    label: String,
+    observe: u32,
+    absorb: u32,
 }
 
 /// What a case does.
@@ -55,6 +64,7 @@ pub struct Step {
     producer: usize,
     version: i16,
     acks: i16,
+    variant: usize,
     edit: fn(Batch) -> Batch,
     records: fn(&Batch) -> Bytes,
     expected: [Outcome; 3],
@@ -83,6 +93,7 @@ pub fn put(epoch: i16, first: i32, last: i32) -> Step {
         producer: 0,
         version: 12,
         acks: -1,
+        variant: 0,
         edit: |batch| batch,
         records: Batch::bytes,
         expected: [Outcome::Refused(-1); 3],
@@ -140,6 +151,11 @@ impl Step {
         self.acks = acks;
         self
     }
+    /// The same sequences with other values.
+    pub fn variant(mut self, variant: usize) -> Self {
+        self.variant = variant;
+        self
+    }
     /// The batch with some fields forced.
     pub fn edited(mut self, edit: fn(Batch) -> Batch) -> Self {
         self.edit = edit;
@@ -164,7 +180,7 @@ pub fn case(name: impl Into<String>, steps: Vec<Step>) -> Case {
         configs: Vec::new(),
         partitions: 1,
         script: Script::Steps(steps),
-        verdicts: Vec::new(),
+        growths: Vec::new(),
     }
 }
 
@@ -184,8 +200,23 @@ impl Case {
         self.partitions = partitions;
         self
     }
-    pub fn verdict(mut self, name: &'static str, observe: u32, absorb: u32) -> Self {
-        self.verdicts.push((name, observe, absorb));
+    pub fn verdict(self, name: &'static str, observe: u32, absorb: u32) -> Self {
+        let label = format!("verdict=\"{name}\"");
+        self.grows("hapax_verdicts_total", label, observe, absorb)
+    }
+    pub fn grows(
+        mut self,
+        metric: &'static str,
+        label: impl Into<String>,
+        observe: u32,
+        absorb: u32,
+    ) -> Self {
+        self.growths.push(Growth {
+            metric,
+            label: label.into(),
+            observe,
+            absorb,
+        });
         self
     }
     pub fn exception(mut self, rule: &'static str) -> Self {
@@ -279,7 +310,10 @@ impl World<'_> {
 impl Step {
     fn batch(&self, producer: i64) -> Batch {
         let count = (self.last.wrapping_sub(self.first) & i32::MAX) + 1;
-        let values = (0..count).map(|at| format!("v{}", self.first.wrapping_add(at) & i32::MAX));
+        let values = (0..count).map(|at| {
+            let sequence = self.first.wrapping_add(at) & i32::MAX;
+            format!("v{sequence}.{}", self.variant)
+        });
         Batch::of(producer, self.epoch, self.first, values)
     }
 }
@@ -387,7 +421,12 @@ fn attempt(
     let run = || {
         let mut admin = Client::connect(broker)?;
         let topic = admin.create_topic(topic, case.partitions, &case.configs)?;
-        let before = verdicts(case, hapax);
+        let before: Vec<f64> = hapax.map_or_else(Vec::new, |hapax| {
+            case.growths
+                .iter()
+                .map(|growth| growth.value(hapax))
+                .collect()
+        });
         let mut world = World {
             route,
             address: hapax.map_or_else(|| broker.to_owned(), |hapax| hapax.bootstrap.clone()),
@@ -401,17 +440,20 @@ fn attempt(
             Script::Steps(steps) => world.play(steps),
             Script::Free(run) => run(&mut world),
         }?;
-        let after = verdicts(case, hapax);
-        for (((name, observe, absorb), before), after) in
-            case.verdicts.iter().zip(before).zip(after)
-        {
-            let wanted = if route == Route::Absorb {
-                absorb
-            } else {
-                observe
+        for (growth, before) in case.growths.iter().zip(before) {
+            let wanted = match route {
+                Route::Absorb => growth.absorb,
+                Route::Direct | Route::Observe => growth.observe,
             };
-            let grown = after - before;
-            assert_eq!(grown, f64::from(*wanted), "batches with verdict {name}");
+            let wanted = before + f64::from(wanted);
+            let now = || growth.value(hapax.expect("only hapax has counters"));
+            // A counter may move a moment after the answer has left.
+            let late = Instant::now() + Duration::from_millis(500);
+            while now() < wanted && Instant::now() < late {
+                support::pause(Duration::from_millis(10));
+            }
+            let name = format!("{} {}", growth.metric, growth.label);
+            assert_eq!(now() - before, wanted - before, "growth of {name}");
         }
         Ok::<_, io::Error>(lines)
     };
@@ -421,14 +463,10 @@ fn attempt(
     }
 }
 
-fn verdicts(case: &Case, hapax: Option<&Hapax>) -> Vec<f64> {
-    let names = case.verdicts.iter();
-    let value = |hapax: &Hapax, name: &str| {
-        hapax.metric("hapax_verdicts_total", &[&format!("verdict=\"{name}\"")])
-    };
-    hapax.map_or_else(Vec::new, |hapax| {
-        names.map(|(name, ..)| value(hapax, name)).collect()
-    })
+impl Growth {
+    fn value(&self, hapax: &Hapax) -> f64 {
+        hapax.metric(self.metric, &[&self.label])
+    }
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {
