@@ -338,7 +338,7 @@ impl Outcome {
 
 /// A batch as the broker must have stored it: its bytes, at an offset.
 fn as_stored(offset: i64, batch: &Batch) -> Stored {
-    let mut sent = crate::support::batch::stored(&batch.bytes());
+    let mut sent = support::batch::stored(&batch.bytes());
     assert_eq!(sent.len(), 1);
     let mut batch = sent.remove(0);
     batch.offset = offset;

@@ -6,6 +6,7 @@
 //! Maven. `HAPAX_DIFFERENTIAL=direct` leaves hapax out, to check the cases
 //! against Kafka alone.
 
+#![allow(unreachable_pub, reason = "nothing is public in a test binary")]
 #![allow(
     clippy::unwrap_used,
     reason = "clippy exempts test functions, not the helpers of a test binary"
@@ -17,6 +18,7 @@ mod support;
 mod cases;
 mod harness;
 mod special;
+mod transactions;
 
 use std::process::ExitCode;
 
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
     let mut cases = cases::all();
     cases.extend(special::all());
+    cases.extend(transactions::all());
     if let Some(filter) = filter {
         cases.retain(|case| case.name.contains(&filter));
     }

@@ -13,9 +13,10 @@ use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
     ApiVersionsRequest, ApiVersionsResponse, CreateTopicsRequest, DeleteTopicsRequest,
-    FetchRequest, InitProducerIdRequest, ListOffsetsRequest, ListOffsetsResponse, MetadataRequest,
-    MetadataResponse, ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader,
-    SaslAuthenticateRequest, SaslHandshakeRequest, TopicName, TransactionalId,
+    FetchRequest, FindCoordinatorRequest, InitProducerIdRequest, ListOffsetsRequest,
+    ListOffsetsResponse, MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse,
+    RequestHeader, ResponseHeader, SaslAuthenticateRequest, SaslHandshakeRequest, TopicName,
+    TransactionalId,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 
@@ -186,7 +187,14 @@ impl Client {
             .with_transaction_timeout_ms(60_000)
             .with_producer_id((-1).into())
             .with_producer_epoch(-1);
-        for _ in 0..400 {
+        for _ in 0..200 {
+            if let Some(id) = transactional {
+                // Looking the coordinator up is what creates its topic.
+                let find = FindCoordinatorRequest::default()
+                    .with_key_type(1)
+                    .with_key(StrBytes::from_string(id.to_owned()));
+                self.call(3, &find)?;
+            }
             let response = self.call(version, &request)?;
             match response.error_code {
                 0 => return Ok((response.producer_id.0, response.producer_epoch)),
