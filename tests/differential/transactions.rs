@@ -24,7 +24,7 @@ pub fn all() -> Vec<Case> {
         ),
         free(
             "1.6 a retry after its commit gets 47 on Produce v12, transaction version 2",
-            |world| second_version_commit(world),
+            second_version_commit,
         ),
         free(
             "1.2 transaction version 2 with empty state starts at 0",

@@ -13,6 +13,7 @@ pub mod batch;
 pub mod hapax;
 pub mod kafka;
 pub mod model;
+pub mod peer;
 pub mod raw;
 
 use std::time::{Duration, Instant};
