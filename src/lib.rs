@@ -3,3 +3,4 @@
 #![forbid(unsafe_code)]
 
 pub mod ids;
+pub mod wire;
