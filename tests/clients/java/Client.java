@@ -1,0 +1,222 @@
+import java.time.Duration;
+import java.util.*;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.kafka.clients.CommonClientConfigs;
+import org.apache.kafka.clients.admin.*;
+import org.apache.kafka.clients.consumer.*;
+import org.apache.kafka.clients.producer.*;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.config.SaslConfigs;
+import org.apache.kafka.common.serialization.*;
+
+/** The Java client of the tests; tests/clients/README.md has the command line and the output. */
+public final class Client {
+  private static final Map<String, String> options = new HashMap<>();
+
+  public static void main(String[] args) throws Exception {
+    for (int i = 1; i < args.length; i++) {
+      boolean isFlag = i + 1 == args.length || args[i + 1].startsWith("--");
+      options.put(args[i].substring(2), isFlag ? "true" : args[++i]);
+    }
+    switch (args[0]) {
+      case "produce" -> produce();
+      case "consume" -> consume();
+      case "transact" -> transact();
+      case "share" -> share();
+      case "admin" -> admin();
+      default -> throw new IllegalArgumentException("unknown operation " + args[0]);
+    }
+  }
+
+  private static void produce() throws Exception {
+    AtomicBoolean ended = new AtomicBoolean();
+    if (has("until-input-ends")) {
+      Thread reader = new Thread(() -> {
+        try {
+          while (System.in.read() >= 0) {}
+        } catch (java.io.IOException e) {
+          // The input has ended, which is what is waited for.
+        }
+        ended.set(true);
+      });
+      reader.setDaemon(true);
+      reader.start();
+    }
+    AtomicInteger acked = new AtomicInteger();
+    AtomicInteger failed = new AtomicInteger();
+    int count = number("count", 0), rate = number("rate", 0), partitions = number("partitions", 1), sent = 0;
+    long start = System.nanoTime();
+    try (Producer<byte[], String> producer = new KafkaProducer<>(producerConfig())) {
+      for (int n = number("first", 0); (count == 0 || sent < count) && !ended.get(); n++) {
+        if (rate > 0) {
+          long ahead = sent * 1_000_000_000L / rate - (System.nanoTime() - start);
+          if (ahead > 0) java.util.concurrent.TimeUnit.NANOSECONDS.sleep(ahead);
+        }
+        int record = n;
+        producer.send(new ProducerRecord<>(topic(), n % partitions, null, Integer.toString(n)), (metadata, error) -> {
+          if (error != null) {
+            failed.incrementAndGet();
+            line("\"n\":" + record + ",\"error\":" + quoted(error.toString()));
+          } else {
+            acked.incrementAndGet();
+            line("\"n\":" + record + place(metadata.partition(), metadata.offset()));
+          }
+        });
+        sent++;
+      }
+      producer.flush();
+    }
+    line("\"sent\":" + sent + ",\"acked\":" + acked + ",\"failed\":" + failed);
+    System.exit(failed.get() > 0 ? 1 : 0);
+  }
+
+  private static void consume() {
+    Properties config = common();
+    config.put(ConsumerConfig.GROUP_ID_CONFIG, options.get("group"));
+    config.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
+    config.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, has("read-committed") ? "read_committed" : "read_uncommitted");
+    if (has("group-protocol")) config.put(ConsumerConfig.GROUP_PROTOCOL_CONFIG, options.get("group-protocol"));
+    int count = number("count", 1), consumed = 0;
+    long end = System.currentTimeMillis() + number("timeout-ms", 30000);
+    try (Consumer<byte[], String> consumer =
+        new KafkaConsumer<>(config, new ByteArrayDeserializer(), new StringDeserializer())) {
+      consumer.subscribe(List.of(topic()));
+      while (consumed < count) {
+        if (System.currentTimeMillis() > end) throw new IllegalStateException("gave up after " + consumed + " records");
+        for (ConsumerRecord<byte[], String> record : consumer.poll(Duration.ofMillis(500))) {
+          consumed++;
+          line("\"n\":" + record.value() + place(record.partition(), record.offset()));
+        }
+      }
+      consumer.commitSync();
+    }
+    line("\"consumed\":" + consumed);
+  }
+
+  /** Three transactions of --count records: committed, aborted, committed. */
+  private static void transact() throws Exception {
+    Properties config = producerConfig();
+    config.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, options.get("transactional-id"));
+    int count = number("count", 1), partitions = number("partitions", 1), n = number("first", 0);
+    try (Producer<byte[], String> producer = new KafkaProducer<>(config)) {
+      producer.initTransactions();
+      for (boolean commits : new boolean[] {true, false, true}) {
+        producer.beginTransaction();
+        for (int i = 0; i < count; i++, n++) {
+          RecordMetadata metadata =
+              producer.send(new ProducerRecord<>(topic(), n % partitions, null, Integer.toString(n))).get();
+          line("\"n\":" + n + place(metadata.partition(), metadata.offset()) + ",\"committed\":" + commits);
+        }
+        if (commits) producer.commitTransaction();
+        else producer.abortTransaction();
+      }
+    }
+    line("\"committed\":" + 2 * count + ",\"aborted\":" + count);
+  }
+
+  private static void share() throws Exception {
+    try (Admin admin = Admin.create(common())) {
+      ConfigResource resource = new ConfigResource(ConfigResource.Type.GROUP, options.get("group"));
+      AlterConfigOp fromStart =
+          new AlterConfigOp(new ConfigEntry("share.auto.offset.reset", "earliest"), AlterConfigOp.OpType.SET);
+      admin.incrementalAlterConfigs(Map.of(resource, List.of(fromStart))).all().get();
+    }
+    Properties config = common();
+    config.put(ConsumerConfig.GROUP_ID_CONFIG, options.get("group"));
+    config.put(ConsumerConfig.SHARE_ACKNOWLEDGEMENT_MODE_CONFIG, "explicit");
+    int count = number("count", 1), consumed = 0;
+    long end = System.currentTimeMillis() + number("timeout-ms", 30000);
+    try (ShareConsumer<byte[], String> consumer =
+        new KafkaShareConsumer<>(config, new ByteArrayDeserializer(), new StringDeserializer())) {
+      consumer.subscribe(List.of(topic()));
+      while (consumed < count) {
+        if (System.currentTimeMillis() > end) throw new IllegalStateException("gave up after " + consumed + " records");
+        for (ConsumerRecord<byte[], String> record : consumer.poll(Duration.ofMillis(500))) {
+          consumed++;
+          consumer.acknowledge(record, AcknowledgeType.ACCEPT);
+          line("\"n\":" + record.value() + place(record.partition(), record.offset()));
+        }
+        for (Map.Entry<?, Optional<org.apache.kafka.common.KafkaException>> result : consumer.commitSync().entrySet()) {
+          if (result.getValue().isPresent()) throw result.getValue().get();
+        }
+      }
+    }
+    line("\"consumed\":" + consumed);
+  }
+
+  private static void admin() throws Exception {
+    try (Admin admin = Admin.create(common())) {
+      int partitions = number("partitions", 1);
+      admin.createTopics(List.of(new NewTopic(topic(), partitions, (short) number("replication", 1)))).all().get();
+      line("\"step\":\"create_topic\"");
+      for (int known = 0; known != partitions;) { // a node learns of a topic a moment after the controller
+        try {
+          known = admin.describeTopics(List.of(topic())).allTopicNames().get().get(topic()).partitions().size();
+        } catch (java.util.concurrent.ExecutionException e) {
+          if (!(e.getCause() instanceof org.apache.kafka.common.errors.UnknownTopicOrPartitionException)) throw e;
+        }
+      }
+      line("\"step\":\"describe_topic\",\"partitions\":" + partitions);
+      DescribeClusterResult cluster = admin.describeCluster();
+      List<String> brokers = cluster.nodes().get().stream().map(node -> quoted(node.host() + ":" + node.port())).toList();
+      line("\"step\":\"describe_cluster\",\"cluster\":" + quoted(cluster.clusterId().get()) + ",\"brokers\":" + brokers);
+      ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic());
+      int entries = admin.describeConfigs(List.of(resource)).all().get().get(resource).entries().size();
+      line("\"step\":\"describe_configs\",\"entries\":" + entries);
+      List<String> groups = admin.listGroups().all().get().stream().map(group -> quoted(group.groupId())).toList();
+      line("\"step\":\"list_groups\",\"groups\":" + groups);
+      admin.deleteTopics(List.of(topic())).all().get();
+      line("\"step\":\"delete_topic\"");
+    }
+    line("\"steps\":6");
+  }
+
+  private static Properties common() {
+    Properties config = new Properties();
+    config.put(CommonClientConfigs.BOOTSTRAP_SERVERS_CONFIG, options.get("bootstrap"));
+    config.put(CommonClientConfigs.CLIENT_ID_CONFIG, "java");
+    String mechanism = options.get("sasl-mechanism");
+    if (mechanism != null) {
+      String module = mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
+      config.put(CommonClientConfigs.SECURITY_PROTOCOL_CONFIG, "SASL_PLAINTEXT");
+      config.put(SaslConfigs.SASL_MECHANISM, mechanism);
+      config.put(SaslConfigs.SASL_JAAS_CONFIG, "org.apache.kafka.common.security." + module
+          + " required username=\"" + options.get("sasl-user") + "\" password=\"" + options.get("sasl-password") + "\";");
+    }
+    return config;
+  }
+
+  private static Properties producerConfig() {
+    Properties config = common();
+    String backoff = Integer.toString(number("backoff-ms", 100));
+    config.put(ProducerConfig.KEY_SERIALIZER_CLASS_CONFIG, ByteArraySerializer.class);
+    config.put(ProducerConfig.VALUE_SERIALIZER_CLASS_CONFIG, StringSerializer.class);
+    config.put(ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG, true);
+    config.put(ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG, number("request-timeout-ms", 30000));
+    config.put(ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG, number("delivery-timeout-ms", 120000));
+    config.put(ProducerConfig.LINGER_MS_CONFIG, number("linger-ms", 0));
+    config.put(ProducerConfig.BATCH_SIZE_CONFIG, number("batch-bytes", 16384));
+    config.put(ProducerConfig.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION, number("in-flight", 5));
+    config.put(ProducerConfig.RETRY_BACKOFF_MS_CONFIG, backoff);
+    config.put(ProducerConfig.RETRY_BACKOFF_MAX_MS_CONFIG, backoff);
+    config.put(ProducerConfig.RECONNECT_BACKOFF_MS_CONFIG, backoff);
+    config.put(ProducerConfig.RECONNECT_BACKOFF_MAX_MS_CONFIG, backoff);
+    config.put(ProducerConfig.MAX_BLOCK_MS_CONFIG, 120000);
+    return config;
+  }
+
+  private static String topic() { return options.get("topic"); }
+
+  private static boolean has(String name) { return options.containsKey(name); }
+
+  private static int number(String name, int otherwise) {
+    return has(name) ? Integer.parseInt(options.get(name)) : otherwise;
+  }
+
+  private static String place(int partition, long offset) { return ",\"partition\":" + partition + ",\"offset\":" + offset; }
+
+  private static String quoted(String text) { return '"' + text.replace("\\", "\\\\").replace("\"", "\\\"") + '"'; }
+
+  private static synchronized void line(String members) { System.out.println("{" + members + "}"); }
+}

@@ -1,0 +1,156 @@
+"""The confluent-kafka (librdkafka) client of the tests; tests/clients/README.md has the command line and the output."""
+
+import argparse
+import json
+import sys
+import threading
+import time
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("operation", choices=["produce", "consume", "transact", "admin"])
+    for name in ("bootstrap", "topic", "group", "transactional-id", "sasl-mechanism", "sasl-user", "sasl-password"):
+        parser.add_argument("--" + name)
+    for name, default in (
+        ("partitions", 1), ("replication", 1), ("count", 0), ("first", 0), ("rate", 0),
+        ("request-timeout-ms", 30000), ("delivery-timeout-ms", 120000), ("linger-ms", 0), ("batch-bytes", 16384),
+        ("in-flight", 5), ("backoff-ms", 100), ("timeout-ms", 30000),
+    ):
+        parser.add_argument("--" + name, type=int, default=default)
+    parser.add_argument("--until-input-ends", action="store_true")
+    parser.add_argument("--read-committed", action="store_true")
+    options = parser.parse_args()
+    globals()[options.operation](options)
+
+
+def common(options):
+    config = {"bootstrap.servers": options.bootstrap, "client.id": "confluent-kafka"}
+    if options.sasl_mechanism:
+        config |= {
+            "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": options.sasl_mechanism,
+            "sasl.username": options.sasl_user, "sasl.password": options.sasl_password,
+        }
+    return config
+
+
+def producer(options, **more):
+    return Producer(common(options) | {
+        "enable.idempotence": True,
+        # librdkafka gives up on a request in flight after socket.timeout.ms; request.timeout.ms is the broker's limit.
+        "socket.timeout.ms": options.request_timeout_ms, "request.timeout.ms": options.request_timeout_ms,
+        "message.timeout.ms": options.delivery_timeout_ms, "linger.ms": options.linger_ms,
+        "batch.size": options.batch_bytes, "max.in.flight.requests.per.connection": options.in_flight,
+        "retry.backoff.ms": options.backoff_ms, "retry.backoff.max.ms": options.backoff_ms,
+        "reconnect.backoff.ms": options.backoff_ms, "reconnect.backoff.max.ms": options.backoff_ms,
+        "retries": 1000000, "log_level": 2,
+    } | more)
+
+
+def produce(options):
+    tally = {"sent": 0, "acked": 0, "failed": 0}
+    ended = threading.Event()
+    if options.until_input_ends:
+        threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    client = producer(options)
+
+    def delivered(error, message):
+        n = int(message.value())
+        tally["failed" if error else "acked"] += 1
+        line({"n": n, "error": str(error)} if error else {"n": n, "partition": message.partition(), "offset": message.offset()})
+
+    n, start = options.first, time.monotonic()
+    while (not options.count or tally["sent"] < options.count) and not ended.is_set():
+        if options.rate:
+            while (ahead := tally["sent"] / options.rate - (time.monotonic() - start)) > 0:
+                client.poll(ahead)
+        while True:
+            try:
+                client.produce(options.topic, str(n).encode(), partition=n % options.partitions, on_delivery=delivered)
+                break
+            except BufferError:
+                client.poll(0.1)
+        client.poll(0)
+        n, tally["sent"] = n + 1, tally["sent"] + 1
+    client.flush(options.delivery_timeout_ms / 1000)
+    line(tally)
+    sys.exit(1 if tally["failed"] or tally["acked"] != tally["sent"] else 0)
+
+
+def consume(options):
+    client = Consumer(common(options) | {
+        "group.id": options.group, "auto.offset.reset": "earliest", "enable.auto.commit": False,
+        "isolation.level": "read_committed" if options.read_committed else "read_uncommitted",
+    })
+    client.subscribe([options.topic])
+    consumed, end = 0, time.monotonic() + options.timeout_ms / 1000
+    while consumed < options.count:
+        if time.monotonic() > end:
+            sys.exit(f"gave up after {consumed} records")
+        message = client.poll(0.5)
+        if message is None:
+            continue
+        if message.error():
+            sys.exit(f"after {consumed} records: {message.error()}")
+        consumed += 1
+        line({"n": int(message.value()), "partition": message.partition(), "offset": message.offset()})
+    client.commit(asynchronous=False)
+    client.close()
+    line({"consumed": consumed})
+
+
+def transact(options):
+    """Three transactions of --count records: committed, aborted, committed."""
+    client = producer(options, **{"transactional.id": options.transactional_id, "message.timeout.ms": 60000})
+    client.init_transactions(30)
+    n = options.first
+    for commits in (True, False, True):
+
+        def delivered(error, message):
+            if error:
+                sys.exit(f"not delivered: {error}")
+            line({"n": int(message.value()), "partition": message.partition(), "offset": message.offset(), "committed": commits})
+
+        client.begin_transaction()
+        for _ in range(options.count):
+            client.produce(options.topic, str(n).encode(), partition=n % options.partitions, on_delivery=delivered)
+            n += 1
+        client.flush(30)
+        if commits:
+            client.commit_transaction(30)
+        else:
+            client.abort_transaction(30)
+    line({"committed": 2 * options.count, "aborted": options.count})
+
+
+def admin(options):
+    client, limit = AdminClient(common(options)), options.timeout_ms / 1000
+    new = NewTopic(options.topic, num_partitions=options.partitions, replication_factor=options.replication)
+    client.create_topics([new])[options.topic].result(limit)
+    line({"step": "create_topic"})
+    while True:  # a node learns of a topic a moment after the controller
+        topic = client.list_topics(options.topic, limit).topics[options.topic]
+        if topic.error is None and len(topic.partitions) == options.partitions:
+            break
+    line({"step": "describe_topic", "partitions": len(topic.partitions)})
+    cluster = client.describe_cluster().result(limit)
+    line({
+        "step": "describe_cluster", "cluster": cluster.cluster_id,
+        "brokers": [f"{node.host}:{node.port}" for node in cluster.nodes],
+    })
+    resource = ConfigResource(ResourceType.TOPIC, options.topic)
+    line({"step": "describe_configs", "entries": len(client.describe_configs([resource])[resource].result(limit))})
+    line({"step": "list_groups", "groups": [group.group_id for group in client.list_consumer_groups().result(limit).valid]})
+    client.delete_topics([options.topic])[options.topic].result(limit)
+    line({"step": "delete_topic"})
+    line({"steps": 6})
+
+
+def line(members):
+    print(json.dumps(members), flush=True)
+
+
+main()
