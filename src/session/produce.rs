@@ -154,6 +154,7 @@ impl Session {
         let Some(body) = body_at.and_then(|at| frame.bytes.get(at..)) else {
             return self.more(frame);
         };
+
         if version < produce::OLDEST_WALKED {
             return self.produce_unwalked(pass, frame, head, body);
         }
@@ -186,7 +187,8 @@ impl Session {
         match acks {
             None => self.more(frame),
             Some(0) => {
-                self.keep_quiet(pass, frame);
+                self.note_quiet(pass, frame);
+                self.pass_on(pass, frame);
                 Ok(true)
             }
             Some(_) => Ok(self.forward(pass, frame, head, Reply::Pass)),
@@ -238,15 +240,18 @@ impl Session {
             owed.timeout = Some(terms.timeout);
             owed.tickets = self.commit(parts, terms);
             if terms.acks == Some(Acks::None) {
-                self.keep_quiet(pass, frame);
+                self.note_quiet(pass, frame);
             } else {
                 self.owe(owed);
-                self.pass_on(pass, frame);
             }
-            if !walk.done() {
-                let left = frame.left();
+            if walk.done() || topics == 1 && announced == 1 {
+                self.pass_on(pass, frame);
+            } else {
+                // What the walk has not taken in has to be seen again.
+                let seen = frame.bytes.len() - body.len() + walked;
+                pass.keep(PREFIX + seen);
                 self.request = RequestStage::Walk(Box::new(Streamed {
-                    left,
+                    left: frame.len - seen,
                     walk,
                     terms,
                     topic,
@@ -473,11 +478,10 @@ impl Session {
         Ok(true)
     }
 
-    /// Sends on a request that asks for no answer.
-    fn keep_quiet(&mut self, pass: &mut Pass<'_>, frame: Frame<'_>) {
+    /// Notes where a request stands that asks for no answer.
+    fn note_quiet(&mut self, pass: &Pass<'_>, frame: Frame<'_>) {
         let start = pass.position();
         self.quiet.push(start..start + (PREFIX + frame.len) as u64);
-        self.pass_on(pass, frame);
     }
 
     /// Sees more of a large request pass. Returns whether it has ended.
@@ -516,11 +520,9 @@ impl Session {
         streamed.left -= walked;
         let stuck = walked < bytes.len() && bytes.len() == streamed.left + walked;
         if stuck || (streamed.left == 0) != streamed.walk.done() {
-            let done_early = streamed.walk.done() || streamed.left == 0 || stuck;
-            if done_early {
-                let what = "a produce request";
-                return Err(self.malformed(Side::Client, WireError::Truncated { what }));
-            }
+            let value = i64::try_from(streamed.left).unwrap_or(i64::MAX);
+            let what = "a produce request";
+            return Err(self.malformed(Side::Client, WireError::Malformed { what, value }));
         }
         if streamed.left == 0 {
             return Ok(true);
