@@ -15,5 +15,6 @@ pub mod session;
 pub mod upstream;
 pub mod window;
 pub mod wire;
+pub mod workers;
 
 pub use listen::{Exit, RunError, run};

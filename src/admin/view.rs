@@ -1,9 +1,10 @@
 //! What the admin server shows of the proxy.
 
 use super::{BrokerRow, ConnectionRow, Health, ProducerRow, Reason, View};
-use crate::listen::Workers;
+
 use crate::session::{Info, Shared};
 use crate::window::Time;
+use crate::workers::Workers;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};

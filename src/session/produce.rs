@@ -563,13 +563,13 @@ impl Session {
         self.scratch.due = due;
         self.shared.answered(&owed, ok, self.now.into_std());
         let endpoints = read.map_err(|error| self.malformed(Side::Upstream, error))?;
-        self.changed(owed, frame, endpoints, &shields)
+        self.changed(&owed, frame, endpoints, &shields)
     }
 
     /// The response as the client gets it, if it is not as it came.
     fn changed(
         &self,
-        owed: Owed,
+        owed: &Owed,
         frame: &[u8],
         endpoints: bool,
         shields: &[(produce::Topic, i32, i16)],

@@ -28,7 +28,7 @@ pub(super) enum ReplyStage {
     /// have not passed.
     Scan {
         left: usize,
-        scan: EndpointScan,
+        scan: Box<EndpointScan>,
         api_key: i16,
         version: i16,
     },
@@ -145,7 +145,7 @@ impl Session {
                 .map_err(|error| self.malformed(Side::Upstream, error))?;
             ReplyStage::Scan {
                 left: len,
-                scan,
+                scan: Box::new(scan),
                 api_key,
                 version,
             }
