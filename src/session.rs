@@ -1,8 +1,8 @@
 //! One client connection, paired with one connection to one broker.
 //!
-//! Both directions run in one task: [`Session::poll`] moves what can be moved
+//! Both directions run in one task: `Session::poll` moves what can be moved
 //! and returns when nothing can. Bytes are read into the worker's one large
-//! buffer, looked at in place ([`route`] for requests, [`reply`] for
+//! buffer, looked at in place (`route` for requests, `reply` for
 //! responses) and written from there; a connection keeps only what is
 //! incomplete or what its peer does not take.
 
@@ -255,7 +255,12 @@ impl Session {
             match self.turn(cx) {
                 Ok(true) => {}
                 Ok(false) => match self.poll_timer(cx) {
-                    Poll::Pending => return Poll::Pending,
+                    Poll::Pending => {
+                        self.info
+                            .in_flight
+                            .store(self.pipeline.len(), Ordering::Relaxed);
+                        return Poll::Pending;
+                    }
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(end)) => return Poll::Ready(end),
                 },

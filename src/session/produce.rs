@@ -536,7 +536,11 @@ impl Session {
 
     /// Settles the batches that a response answers. Returns what the client
     /// gets in its place.
-    pub(super) fn produce_reply(&mut self, owed: Owed, frame: &[u8]) -> Result<Option<Bytes>, End> {
+    pub(super) fn produce_reply(
+        &mut self,
+        owed: &Owed,
+        frame: &[u8],
+    ) -> Result<Option<Bytes>, End> {
         let version = owed.head.api_version;
         let mut due = std::mem::take(&mut self.scratch.due);
         due.extend(self.tickets.drain(..owed.tickets));
@@ -561,9 +565,9 @@ impl Session {
         }
         due.clear();
         self.scratch.due = due;
-        self.shared.answered(&owed, ok, self.now.into_std());
+        self.shared.answered(owed, ok, self.now.into_std());
         let endpoints = read.map_err(|error| self.malformed(Side::Upstream, error))?;
-        self.changed(&owed, frame, endpoints, &shields)
+        self.changed(owed, frame, endpoints, &shields)
     }
 
     /// The response as the client gets it, if it is not as it came.

@@ -124,7 +124,7 @@ impl Session {
         }
         if whole_needed {
             let frame = rest.get(..len).unwrap_or_default();
-            let replaced = self.read_reply(owed, frame)?;
+            let replaced = self.read_reply(&owed, frame)?;
             match replaced {
                 Some(bytes) => pass.replace(PREFIX + len, &bytes),
                 None => pass.keep(PREFIX + len),
@@ -218,7 +218,7 @@ impl Session {
     }
 
     /// Reads a whole response. Returns what the client gets in its place.
-    fn read_reply(&mut self, owed: Owed, frame: &[u8]) -> Result<Option<Bytes>, End> {
+    fn read_reply(&mut self, owed: &Owed, frame: &[u8]) -> Result<Option<Bytes>, End> {
         let (api_key, version) = (owed.head.api_key, owed.head.api_version);
         let now = self.now.into_std();
         let malformed = |error| self.malformed(Side::Upstream, error);
@@ -243,7 +243,7 @@ impl Session {
             Reply::Insight(claim) => (self.insight(api_key, version, claim, frame), None),
             Reply::Pass | Reply::Token | Reply::Ready(_) => (true, None),
         };
-        self.shared.answered(&owed, ok, now);
+        self.shared.answered(owed, ok, now);
         Ok(replaced)
     }
 

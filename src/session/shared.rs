@@ -12,7 +12,7 @@ use crate::upstream::{Brokers, DialError, Learned, ProbeError, Target, ask, dial
 use crate::wire::frame::{FrameError, Stranger};
 use dashmap::DashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
@@ -291,7 +291,7 @@ pub struct Info {
     /// Requests so far.
     pub requests: AtomicU64,
     /// Requests without an answer.
-    pub in_flight: AtomicU32,
+    pub in_flight: AtomicUsize,
     /// Whether a request of it is held.
     pub held: AtomicBool,
     /// Whether the client is gone and only acknowledgements are awaited.
@@ -311,7 +311,7 @@ impl Info {
             upstream: OnceLock::new(),
             user: Mutex::new(None),
             requests: AtomicU64::new(0),
-            in_flight: AtomicU32::new(0),
+            in_flight: AtomicUsize::new(0),
             held: AtomicBool::new(false),
             orphan: AtomicBool::new(false),
             since: Instant::now(),
