@@ -590,12 +590,12 @@ impl Session {
         let held = self
             .held
             .as_ref()
-            .filter(|_| self.blocked == Some(Blocked::Held))
+            .filter(|_| self.blocked == Some(Blocked::Held) && self.to_upstream.is_empty())
             .map(|held| (held.deadline, Due::Patience));
         let orphan = self.orphan.as_ref().map(|(until, _)| (*until, Due::Orphan));
         let response = self.pipeline.front().and_then(|owed| {
             let patience = owed.timeout? + self.shared.config.timeouts.upstream_response;
-            let due = Instant::from_std(owed.at).checked_add(patience)?;
+            let due = Instant::from_std(owed.sent?).checked_add(patience)?;
             Some((due, Due::Response(patience)))
         });
         [held, orphan, response]

@@ -32,6 +32,8 @@ use tokio::time::Instant;
 const TOPICS_CACHED: usize = 4096;
 /// Producers whose look-up a connection keeps.
 const PRODUCERS_CACHED: usize = 1024;
+/// Partitions of a request that a connection keeps room for.
+const PARTS_KEPT: usize = 64;
 /// What a mirrored answer says where an offset or a time would stand.
 const NO_TIME: i64 = -1;
 
@@ -160,9 +162,16 @@ impl Session {
         }
         let mut parts = std::mem::take(&mut self.scratch.parts);
         let done = self.produce_walked(pass, frame, head, body, &mut parts, waker);
-        parts.clear();
-        self.scratch.parts = parts;
+        self.keep_room(parts);
         done
+    }
+
+    /// Keeps the room of a usual request for the next one.
+    fn keep_room(&mut self, mut parts: Vec<Part>) {
+        parts.clear();
+        if parts.capacity() <= PARTS_KEPT {
+            self.scratch.parts = parts;
+        }
     }
 
     /// Asks for the rest of a frame; one that is whole has nothing to give.
@@ -311,6 +320,9 @@ impl Session {
     }
 
     fn judge_once(&mut self, parts: &mut [Part], terms: Terms, patient: bool) {
+        if self.authentication.pending() {
+            return;
+        }
         for part in parts {
             let (Batch::Tracked(tracked), Some(topic), Some(acks)) =
                 (part.batch, part.topic.key, terms.acks)
@@ -514,8 +526,7 @@ impl Session {
         }
         let tickets = self.commit(&parts, streamed.terms);
         self.pipeline.add_tickets(tickets);
-        parts.clear();
-        self.scratch.parts = parts;
+        self.keep_room(parts);
         pass.keep(walked);
         streamed.left -= walked;
         let stuck = walked < bytes.len() && bytes.len() == streamed.left + walked;
@@ -564,7 +575,9 @@ impl Session {
             self.settle_silent(&due);
         }
         due.clear();
-        self.scratch.due = due;
+        if due.capacity() <= PARTS_KEPT {
+            self.scratch.due = due;
+        }
         self.shared.answered(owed, ok, self.now.into_std());
         let endpoints = read.map_err(|error| self.malformed(Side::Upstream, error))?;
         self.changed(owed, frame, endpoints, &shields)

@@ -210,6 +210,7 @@ impl Session {
     fn token_reply(&mut self, pass: &mut Pass<'_>, len: usize) -> bool {
         if let Some(owed) = self.pipeline.take_token() {
             self.authentication.token_answered(0);
+            self.prove();
             self.shared.answered(&owed, true, self.now.into_std());
         }
         pass.keep(PREFIX);
@@ -238,6 +239,7 @@ impl Session {
             Reply::Authenticate => {
                 let error = sasl::authenticate_error(version, frame).map_err(malformed)?;
                 self.authentication.token_answered(error);
+                self.prove();
                 (error == 0, None)
             }
             Reply::Insight(claim) => (self.insight(api_key, version, claim, frame), None),
