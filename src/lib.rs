@@ -1,5 +1,4 @@
-//! hapax: a Kafka proxy sidecar that makes "written exactly once" true and visible.
-
+#![doc = include_str!("ARCHITECTURE.md")]
 #![forbid(unsafe_code)]
 
 pub mod admin;
