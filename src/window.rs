@@ -411,11 +411,14 @@ impl Window {
         self.open.retain(|a| !parent(a));
     }
 
-    /// Room for one more attempt; the oldest that is not on its way gives way.
+    /// Room for one more attempt: the oldest that was certainly not written
+    /// gives way, else the oldest whose outcome is unknown.
     fn make_room(&mut self) -> Option<()> {
         if self.open.len() >= OPEN_MAX {
-            let oldest = self.open.iter().position(|a| a.state != State::Sent)?;
-            self.open.remove(oldest);
+            let oldest = |lost: fn(&State) -> bool| self.open.iter().position(|a| lost(&a.state));
+            let least = oldest(|state| matches!(state, State::NotWritten { .. }))
+                .or_else(|| oldest(|state| matches!(state, State::Unknown { .. })))?;
+            self.open.remove(least);
         }
         Some(())
     }
