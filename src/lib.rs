@@ -1,5 +1,19 @@
-//! hapax: a Kafka proxy sidecar that makes "written exactly once" true and visible.
-
+#![doc = include_str!("ARCHITECTURE.md")]
 #![forbid(unsafe_code)]
 
+pub mod admin;
+pub mod cli;
+pub mod config;
+pub mod events;
 pub mod ids;
+pub mod ledger;
+pub mod listen;
+pub mod logging;
+pub mod metrics;
+pub mod session;
+pub mod upstream;
+pub mod window;
+pub mod wire;
+pub mod workers;
+
+pub use listen::{Exit, RunError, run};

@@ -1,0 +1,367 @@
+//! The commands that ask a running hapax.
+
+use std::fmt::Write as _;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::{Request, Response, header};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::ProducerRow;
+use crate::cli::{EventsArgs, ProducersArgs};
+use crate::config::HostPort;
+
+/// Prints the producers of a running hapax.
+pub async fn producers(args: &ProducersArgs, out: &mut impl Write) -> Result<(), ClientError> {
+    let path = format!("/api/v1/producers?limit={}", args.limit);
+    let Producers { producers } = fetch(&args.client.admin, &path).await?;
+    if args.client.json {
+        for row in &producers {
+            let row = serde_json::to_string(row).expect("a row has string keys");
+            writeln!(out, "{row}")?;
+        }
+        return Ok(());
+    }
+    out.write_all(table(&producers).as_bytes())?;
+    Ok(())
+}
+
+/// Prints the events of a running hapax, and goes on when told to follow.
+pub async fn events(args: &EventsArgs, out: &mut impl Write) -> Result<(), ClientError> {
+    let admin = &args.client.admin;
+    if args.follow {
+        return follow(admin, args.client.json, out).await;
+    }
+    let EventList { events } = fetch(admin, "/api/v1/events").await?;
+    for event in &events {
+        print(event, args.client.json, out)?;
+    }
+    if events.is_empty() && !args.client.json && io::stderr().is_terminal() {
+        eprintln!("no events yet");
+    }
+    Ok(())
+}
+
+/// Why a command got no answer, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody there.
+    #[error(
+        "no hapax answers at {admin} ({cause}): start hapax run, or give its --admin-listen address with --admin"
+    )]
+    Unreachable {
+        /// Where it was looked for.
+        admin: HostPort,
+        /// What happened.
+        cause: io::Error,
+    },
+    /// Somebody else, or a broken connection.
+    #[error(
+        "what answers at {admin} is no hapax, or went away ({cause}): give the --admin-listen address of hapax run with --admin"
+    )]
+    Broken {
+        /// Where.
+        admin: HostPort,
+        /// What happened.
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// It answered with a refusal.
+    #[error("hapax at {admin} refused with {status}: {sentence}")]
+    Refused {
+        /// Where.
+        admin: HostPort,
+        /// The status.
+        status: u16,
+        /// What it said.
+        sentence: String,
+    },
+    /// The stream of events ended.
+    #[error("hapax at {0} ended the stream: it has stopped")]
+    Ended(HostPort),
+    /// The output cannot be written.
+    #[error("output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl ClientError {
+    /// Whether the reader of the output has had enough, as `head` has.
+    pub fn is_closed_output(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == ErrorKind::BrokenPipe)
+    }
+}
+
+#[derive(Deserialize)]
+struct Producers {
+    producers: Vec<ProducerRow>,
+}
+
+#[derive(Deserialize)]
+struct EventList {
+    events: Vec<Value>,
+}
+
+async fn follow(admin: &HostPort, json: bool, out: &mut impl Write) -> Result<(), ClientError> {
+    let mut stream = request(admin, "/api/v1/events", "text/event-stream").await?;
+    let mut lines = Vec::new();
+    while let Some(frame) = stream.body_mut().frame().await {
+        let frame = frame.map_err(|error| broken(admin, error))?;
+        lines.extend_from_slice(&frame.into_data().unwrap_or_default());
+        if lines.len() > ANSWER_BYTES_MAX {
+            return Err(broken(admin, "a line without end"));
+        }
+        let Some(end) = lines.iter().rposition(|byte| *byte == b'\n') else {
+            continue;
+        };
+        let complete: Vec<u8> = lines.drain(..=end).collect();
+        for line in String::from_utf8_lossy(&complete).lines() {
+            if let Some(data) = line.strip_prefix("data: ") {
+                let event = serde_json::from_str(data).map_err(|error| broken(admin, error))?;
+                print(&event, json, out)?;
+            } else if let Some(missed) = line.strip_prefix(": dropped ") {
+                eprintln!("{missed} events missed");
+            }
+        }
+        out.flush()?;
+    }
+    Err(ClientError::Ended(admin.clone()))
+}
+
+async fn fetch<T: for<'de> Deserialize<'de>>(
+    admin: &HostPort,
+    path: &str,
+) -> Result<T, ClientError> {
+    let response = request(admin, path, "application/json").await?;
+    let body = body(admin, response).await?;
+    serde_json::from_slice(&body).map_err(|error| broken(admin, error))
+}
+
+async fn request(
+    admin: &HostPort,
+    path: &str,
+    accept: &str,
+) -> Result<Response<Incoming>, ClientError> {
+    let (stream, address) = connect(admin).await?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| broken(admin, error))?;
+    tokio::spawn(connection);
+    // The address, not the name: whatever name was typed, it is not rebound.
+    let request = Request::get(path)
+        .header(header::HOST, address.to_string())
+        .header(header::ACCEPT, accept)
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| broken(admin, error))?;
+    let response = timeout(ANSWER_WAIT, sender.send_request(request))
+        .await
+        .map_err(|error| broken(admin, error))?
+        .map_err(|error| broken(admin, error))?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let body = body(admin, response).await?;
+    let sentence = serde_json::from_slice::<Value>(&body)
+        .ok()
+        .and_then(|body| body["error"].as_str().map(str::to_owned));
+    Err(ClientError::Refused {
+        admin: admin.clone(),
+        status: status.as_u16(),
+        sentence: sentence.unwrap_or_else(|| "it does not say why".to_owned()),
+    })
+}
+
+async fn connect(admin: &HostPort) -> Result<(TcpStream, SocketAddr), ClientError> {
+    let unreachable = |cause| ClientError::Unreachable {
+        admin: admin.clone(),
+        cause,
+    };
+    let connected = TcpStream::connect((&*admin.host, admin.port));
+    let stream = timeout(CONNECT_WAIT, connected)
+        .await
+        .map_err(|elapsed| unreachable(elapsed.into()))?
+        .map_err(unreachable)?;
+    let address = stream.peer_addr().map_err(unreachable)?;
+    Ok((stream, address))
+}
+
+async fn body(admin: &HostPort, response: Response<Incoming>) -> Result<Bytes, ClientError> {
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect();
+    let body = timeout(ANSWER_WAIT, body)
+        .await
+        .map_err(|error| broken(admin, error))?
+        .map_err(|error| broken(admin, error))?;
+    Ok(body.to_bytes())
+}
+
+fn broken(
+    admin: &HostPort,
+    cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> ClientError {
+    ClientError::Broken {
+        admin: admin.clone(),
+        cause: cause.into(),
+    }
+}
+
+fn print(event: &Value, json: bool, out: &mut impl Write) -> io::Result<()> {
+    if json {
+        writeln!(out, "{event}")
+    } else {
+        writeln!(out, "{}", event_line(event))
+    }
+}
+
+/// `2026-11-29T18:21:03.250Z gap (never_seen) orders-0 producer_id=7 …`.
+fn event_line(event: &Value) -> String {
+    let text = |key: &str| printable(event[key].as_str().unwrap_or("?"));
+    let mut line = format!("{} {}", text("time"), text("event"));
+    if event["kind"].is_string() {
+        let _ = write!(line, " ({})", text("kind"));
+    }
+    if event["topic"].is_string() {
+        let _ = write!(line, " {}", text("topic"));
+        if let Some(partition) = event["partition"].as_i64() {
+            let _ = write!(line, "-{partition}");
+        }
+    }
+    for key in EVENT_FIELDS {
+        match &event[key] {
+            Value::Null => {}
+            Value::String(value) => {
+                let _ = write!(line, " {key}={}", printable(value));
+            }
+            value => {
+                let _ = write!(line, " {key}={value}");
+            }
+        }
+    }
+    line
+}
+
+fn table(producers: &[ProducerRow]) -> String {
+    let cell = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let row = |row: &ProducerRow| {
+        [
+            row.producer_id.to_string(),
+            row.epoch.to_string(),
+            format!("{}-{}", printable(&row.topic), row.partition),
+            cell(row.last_acked_sequence.map(|sequence| sequence.to_string())),
+            cell(row.last_acked_offset.map(|offset| offset.to_string())),
+            row.absorbed.to_string(),
+            row.gaps.to_string(),
+            format!("{:.0}s", row.age_seconds),
+            cell(row.client_id.as_deref().map(printable)),
+            cell(row.transactional_id.as_deref().map(printable)),
+        ]
+    };
+    let mut rows = vec![TABLE_HEAD.map(str::to_owned)];
+    rows.extend(producers.iter().map(row));
+
+    let mut widths = [0; TABLE_HEAD.len()];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut table = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+        table.push_str(line.trim_end());
+        table.push('\n');
+    }
+    table
+}
+
+/// What a client calls itself may hold what moves a terminal's cursor.
+fn printable(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| {
+            let escaped = c.is_control().then(|| c.escape_unicode());
+            let plain = escaped.is_none().then_some(c);
+            escaped.into_iter().flatten().chain(plain)
+        })
+        .collect()
+}
+
+const TABLE_HEAD: [&str; 10] = [
+    "PRODUCER",
+    "EPOCH",
+    "PARTITION",
+    "SEQUENCE",
+    "OFFSET",
+    "ABSORBED",
+    "GAPS",
+    "AGE",
+    "CLIENT",
+    "TRANSACTIONAL",
+];
+const EVENT_FIELDS: [&str; 9] = [
+    "producer_id",
+    "epoch",
+    "first",
+    "count",
+    "expected",
+    "missing",
+    "client_id",
+    "transactional_id",
+    "detail",
+];
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
+const ANSWER_WAIT: Duration = Duration::from_secs(10);
+/// Ten thousand rows with the longest names stay below it.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn producers_are_aligned_and_cannot_move_the_cursor() {
+        let row = ProducerRow {
+            producer_id: 7,
+            epoch: 0,
+            client_id: Some("app\u{1b}[2J".to_owned()),
+            transactional_id: None,
+            topic: "orders".to_owned(),
+            partition: 3,
+            last_acked_sequence: Some(41),
+            last_acked_offset: Some(1041),
+            absorbed: 2,
+            gaps: 0,
+            age_seconds: 1.4,
+        };
+        assert_eq!(
+            table(&[row]),
+            "\
+PRODUCER  EPOCH  PARTITION  SEQUENCE  OFFSET  ABSORBED  GAPS  AGE  CLIENT        TRANSACTIONAL
+7         0      orders-3   41        1041    2         0     1s   app\\u{1b}[2J  -
+"
+        );
+    }
+
+    #[test]
+    fn an_event_is_one_line() {
+        let event = json!({
+            "id": 1, "time": "2026-11-29T18:21:03.250Z", "event": "gap", "kind": "never_seen",
+            "topic": "orders", "partition": 0, "producer_id": 7, "missing": 2, "client_id": "a\nb",
+        });
+        assert_eq!(
+            event_line(&event),
+            "2026-11-29T18:21:03.250Z gap (never_seen) orders-0 producer_id=7 missing=2 client_id=a\\u{a}b"
+        );
+    }
+}

@@ -1,0 +1,352 @@
+//! All windows: the only state that sessions share.
+//!
+//! Missing state never rejects anything: at the limit of windows, and for a
+//! topic that has no key, batches are forwarded untracked.
+//!
+//! One lock at a time: a window is reached through its entry in the map and
+//! nothing else is locked meanwhile.
+
+mod producers;
+mod realms;
+mod topics;
+
+use crate::ids::{BatchId, ProducerId, TopicKey};
+use crate::window::{Arrival, AttemptId, Outcome, Rules, Sender, Settled, Time, Verdict, Window};
+use dashmap::DashMap;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+pub use crate::window::{Link, Realm};
+pub use producers::Producer;
+pub use realms::Identity;
+pub use topics::{Topic, TopicName, Topics};
+
+/// How long a window that saw no batch is remembered.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// Where a window lives: one producer on one partition of one topic incarnation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WindowKey {
+    /// The producer.
+    pub producer: ProducerId,
+    /// The topic.
+    pub topic: TopicKey,
+    /// The partition's index.
+    pub partition: i32,
+}
+
+/// A batch on its way; whoever holds it must settle it.
+#[must_use]
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    /// The window it belongs to.
+    pub key: WindowKey,
+    /// The batch.
+    pub batch: BatchId,
+    /// Whether it belongs to a transaction.
+    pub transactional: bool,
+    sender: Sender,
+    id: AttemptId,
+    gated: bool,
+}
+
+/// All windows, their producers and their topics.
+pub struct Ledger {
+    /// What sessions need to know of topics.
+    pub topics: Topics,
+    rules: Rules,
+    windows_max: usize,
+    windows: DashMap<WindowKey, Box<Window>>,
+    windows_count: AtomicUsize,
+    producers: producers::Producers,
+    realms: realms::Realms,
+    /// Held requests by the window they wait for.
+    waiters: DashMap<WindowKey, Vec<Waker>>,
+    cluster_id: std::sync::Mutex<Option<String>>,
+    links: AtomicU32,
+    started: Instant,
+}
+
+/// What became of windows in a sweep.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Swept {
+    /// Forgotten because no batch came for [`IDLE_TIMEOUT`].
+    pub idle: u64,
+    /// Forgotten because the limit was near and their facts were too old to use.
+    pub limit: u64,
+}
+
+/// A window as an operator sees it.
+#[derive(Clone, Debug)]
+pub struct WindowRow {
+    /// Where it lives.
+    pub key: WindowKey,
+    /// What is in it.
+    pub summary: crate::window::Summary,
+    /// Its age since the last batch, in seconds.
+    pub age: u32,
+}
+
+impl Ledger {
+    /// An empty ledger that holds `windows_max` windows.
+    #[must_use]
+    pub fn new(rules: Rules, windows_max: usize, topics_max: usize) -> Self {
+        Self {
+            topics: Topics::new(topics_max),
+            rules,
+            windows_max,
+            windows: DashMap::new(),
+            windows_count: AtomicUsize::new(0),
+            producers: producers::Producers::new(windows_max),
+            realms: realms::Realms::default(),
+            waiters: DashMap::new(),
+            cluster_id: std::sync::Mutex::new(None),
+            links: AtomicU32::new(1),
+            started: Instant::now(),
+        }
+    }
+
+    /// The rules that its windows follow.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// The ledger's time for an instant.
+    #[must_use]
+    pub fn time(&self, instant: Instant) -> Time {
+        let seconds = instant.saturating_duration_since(self.started).as_secs();
+        Time(u32::try_from(seconds).unwrap_or(u32::MAX))
+    }
+
+    /// A name for a new upstream connection.
+    #[must_use]
+    pub fn link(&self) -> Link {
+        loop {
+            let raw = self.links.fetch_add(1, Ordering::Relaxed);
+            if let Some(raw) = NonZeroU32::new(raw) {
+                return Link(raw);
+            }
+        }
+    }
+
+    /// The realm of a client that has proven to be `identity`; `None` if
+    /// nothing may be absorbed for it.
+    #[must_use]
+    pub fn realm(&self, identity: &Identity) -> Option<Realm> {
+        self.realms.of(identity)
+    }
+
+    /// What is known of a producer id; `None` at the limit.
+    #[must_use]
+    pub fn producer(&self, id: ProducerId, now: Time) -> Option<std::sync::Arc<Producer>> {
+        self.producers.of(id, now)
+    }
+
+    /// What is known of a producer id, if anything is.
+    #[must_use]
+    pub fn known_producer(&self, id: ProducerId) -> Option<std::sync::Arc<Producer>> {
+        self.producers.known(id)
+    }
+
+    /// Judges a batch. Nothing changes by it.
+    pub fn judge(&self, key: WindowKey, arrival: &Arrival) -> Verdict {
+        match self.windows.get_mut(&key) {
+            Some(mut window) => window.judge(arrival, &self.rules),
+            None => Window::new(arrival.now).judge(arrival, &self.rules),
+        }
+    }
+
+    /// Notes that a judged batch leaves. `None`: it leaves untracked.
+    #[must_use]
+    pub fn commit(&self, key: WindowKey, arrival: &Arrival, verdict: &Verdict) -> Option<Ticket> {
+        let committed = self.window(key, arrival.now)?.commit(arrival, verdict)?;
+        Some(self.ticket(key, arrival, committed))
+    }
+
+    /// Notes that a judged batch was answered from its window.
+    pub fn absorbed(&self, key: WindowKey, arrival: &Arrival, verdict: &Verdict) {
+        if let Some(mut window) = self.windows.get_mut(&key) {
+            window.absorbed(arrival, verdict);
+        }
+    }
+
+    /// Notes that a judged batch was answered with a mirrored error.
+    pub fn mirrored(&self, key: WindowKey, arrival: &Arrival, verdict: &Verdict, code: i16) {
+        if let Some(mut window) = self.windows.get_mut(&key) {
+            window.mirrored(arrival, verdict, code);
+        }
+    }
+
+    /// Settles a batch that left, and wakes who waited for it.
+    pub fn settle(&self, ticket: &Ticket, outcome: Outcome, now: Time) -> Settled {
+        let settled = self
+            .windows
+            .get_mut(&ticket.key)
+            .map(|mut window| {
+                window.settle(
+                    ticket.id,
+                    &ticket.batch,
+                    &ticket.sender,
+                    outcome,
+                    &self.rules,
+                    now,
+                )
+            })
+            .unwrap_or_default();
+        let trouble = !matches!(outcome, Outcome::Written(_));
+        if (trouble || ticket.gated)
+            && let Some(producer) = self.producers.known(ticket.key.producer)
+        {
+            if ticket.gated {
+                producer.gate_passed();
+            }
+            if trouble {
+                producer.trouble(now, self.rules.ttl);
+            }
+        }
+        if settled.wake
+            && let Some((_, waiters)) = self.waiters.remove(&ticket.key)
+        {
+            for waiter in waiters {
+                waiter.wake();
+            }
+        }
+        settled
+    }
+
+    /// Has `waker` woken when the window changes. Judge again afterwards:
+    /// the change may have come in between.
+    pub fn wait(&self, key: WindowKey, waker: &Waker) {
+        let mut waiters = self.waiters.entry(key).or_default();
+        if !waiters.iter().any(|w| w.will_wake(waker)) {
+            waiters.push(waker.clone());
+        }
+        drop(waiters);
+        if let Some(mut window) = self.windows.get_mut(&key) {
+            window.wait_for();
+        }
+    }
+
+    /// The cluster said its id. Another one than before has other logs.
+    pub fn cluster(&self, id: &str) -> bool {
+        let mut known = self
+            .cluster_id
+            .lock()
+            .expect("nothing panics while this is locked");
+        if known.as_deref() == Some(id) {
+            return false;
+        }
+        let changed = known.replace(id.to_owned()).is_some();
+        drop(known);
+        if changed {
+            self.topics.retire_all();
+            for mut window in self.windows.iter_mut() {
+                window.forget();
+            }
+        }
+        changed
+    }
+
+    /// Forgets what can no longer be used. Call it every few seconds.
+    pub fn sweep(&self, now: Time) -> Swept {
+        let mut swept = Swept::default();
+        let crowded = self.windows() >= self.windows_max;
+        self.windows.retain(|_, window| {
+            if window.idle(IDLE_TIMEOUT, now) {
+                swept.idle += 1;
+                return false;
+            }
+            if crowded && window.idle(self.rules.ttl, now) {
+                swept.limit += 1;
+                return false;
+            }
+            true
+        });
+        let gone = usize::try_from(swept.idle + swept.limit).unwrap_or(usize::MAX);
+        self.windows_count.fetch_sub(gone, Ordering::Relaxed);
+        self.producers.sweep(now);
+        swept
+    }
+
+    /// How many windows there are.
+    #[must_use]
+    pub fn windows(&self) -> usize {
+        self.windows_count.load(Ordering::Relaxed)
+    }
+
+    /// How many windows there may be.
+    #[must_use]
+    pub fn windows_max(&self) -> usize {
+        self.windows_max
+    }
+
+    /// How many producers are known.
+    #[must_use]
+    pub fn producers(&self) -> usize {
+        self.producers.len()
+    }
+
+    /// Up to `limit` windows, in no order.
+    #[must_use]
+    pub fn rows(&self, limit: usize, now: Time) -> Vec<WindowRow> {
+        self.windows
+            .iter()
+            .take(limit)
+            .map(|entry| {
+                let summary = entry.value().summary();
+                WindowRow {
+                    key: *entry.key(),
+                    summary,
+                    age: now.0.saturating_sub(summary.touched.0),
+                }
+            })
+            .collect()
+    }
+
+    fn ticket(
+        &self,
+        key: WindowKey,
+        arrival: &Arrival,
+        committed: crate::window::Committed,
+    ) -> Ticket {
+        if committed.gated
+            && let Some(producer) = self.producers.of(key.producer, arrival.now)
+        {
+            producer.gate_met();
+        }
+        Ticket {
+            key,
+            batch: arrival.batch,
+            transactional: arrival.transactional,
+            sender: Sender {
+                acks: arrival.acks,
+                node: arrival.node,
+                realm: arrival.realm,
+            },
+            id: committed.id,
+            gated: committed.gated,
+        }
+    }
+
+    /// The window for a key, made if there is room for it.
+    fn window(
+        &self,
+        key: WindowKey,
+        now: Time,
+    ) -> Option<dashmap::mapref::one::RefMut<'_, WindowKey, Box<Window>>> {
+        if let Some(window) = self.windows.get_mut(&key) {
+            return Some(window);
+        }
+        if self.windows() >= self.windows_max {
+            return None;
+        }
+        let window = self.windows.entry(key).or_insert_with(|| {
+            self.windows_count.fetch_add(1, Ordering::Relaxed);
+            Box::new(Window::new(now))
+        });
+        Some(window)
+    }
+}

@@ -1,0 +1,257 @@
+//! Topics by name and by id, and which incarnation of a topic is meant.
+//!
+//! Names come from Produce up to version 12, ids from version 13 on; Metadata
+//! answers say which id a name has. A name that gets another id, and an id
+//! that the cluster no longer knows, get a new key: their windows start empty.
+
+use crate::ids::{TopicId, TopicKey};
+use dashmap::DashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// A topic as a request names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TopicName<'a> {
+    /// Its name.
+    Name(&'a [u8]),
+    /// Its id.
+    Id(TopicId),
+}
+
+/// What is known of one topic incarnation.
+#[derive(Clone, Default, Debug)]
+pub struct Topic {
+    /// Its name, where known.
+    pub name: Option<Arc<str>>,
+    /// Its id, where known.
+    pub id: Option<TopicId>,
+    /// Whether the cluster has it: any client can write to a name.
+    pub confirmed: bool,
+}
+
+/// Every topic incarnation seen, up to a limit.
+pub struct Topics {
+    limit: usize,
+    by_name: DashMap<Box<[u8]>, TopicKey>,
+    by_id: DashMap<TopicId, TopicKey>,
+    /// By key. Keys are never given twice.
+    known: RwLock<Vec<Topic>>,
+    version: AtomicU32,
+}
+
+impl Topics {
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            by_name: DashMap::new(),
+            by_id: DashMap::new(),
+            known: RwLock::default(),
+            version: AtomicU32::new(0),
+        }
+    }
+
+    /// Changes whenever a key that was handed out may no longer be the right
+    /// one, or its name became known.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The key of a topic; `None` at the limit, or for a name that is no text.
+    #[must_use]
+    pub fn key(&self, topic: TopicName<'_>) -> Option<TopicKey> {
+        match topic {
+            TopicName::Id(id) => {
+                if let Some(key) = self.by_id.get(&id) {
+                    return Some(*key);
+                }
+                let new = self.add(Topic {
+                    id: Some(id),
+                    ..Topic::default()
+                })?;
+                Some(*self.by_id.entry(id).or_insert(new))
+            }
+            TopicName::Name(name) => {
+                if let Some(key) = self.by_name.get(name) {
+                    return Some(*key);
+                }
+                let new = self.add(Topic {
+                    name: Some(std::str::from_utf8(name).ok()?.into()),
+                    ..Topic::default()
+                })?;
+                Some(*self.by_name.entry(name.into()).or_insert(new))
+            }
+        }
+    }
+
+    /// What is known of a topic incarnation.
+    #[must_use]
+    pub fn get(&self, key: TopicKey) -> Topic {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        usize::try_from(key.0)
+            .ok()
+            .and_then(|at| known.get(at).cloned())
+            .unwrap_or_default()
+    }
+
+    /// A topic as an operator knows it: its name, else its id.
+    #[must_use]
+    pub fn display(&self, key: TopicKey) -> String {
+        let topic = self.get(key);
+        match (topic.name, topic.id) {
+            (Some(name), _) => name.to_string(),
+            (None, Some(id)) => format!("{:032x}", u128::from_be_bytes(id.to_wire())),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// A Metadata answer said that this name has this id.
+    pub fn learn(&self, name: &str, id: TopicId) {
+        let known = self.by_id.get(&id).map(|key| *key);
+        let key = match known {
+            Some(key) => key,
+            None => {
+                let Some(new) = self.add(Topic {
+                    name: Some(name.into()),
+                    id: Some(id),
+                    confirmed: true,
+                }) else {
+                    return;
+                };
+                *self.by_id.entry(id).or_insert(new)
+            }
+        };
+        self.name(key, name);
+        let current = self.by_name.get(name.as_bytes()).map(|key| *key);
+        if current != Some(key) {
+            self.by_name.insert(name.as_bytes().into(), key);
+            self.version.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// A Metadata answer listed this name, without an id.
+    pub fn listed(&self, name: &str) {
+        if let Some(key) = self.key(TopicName::Name(name.as_bytes())) {
+            self.confirm(key);
+        }
+    }
+
+    /// The cluster has this topic.
+    pub fn confirm(&self, key: TopicKey) {
+        self.update(key, |topic| !std::mem::replace(&mut topic.confirmed, true));
+    }
+
+    /// This incarnation of the topic is gone: the next batch for it starts a
+    /// new one.
+    pub fn retire(&self, key: TopicKey) {
+        let topic = self.get(key);
+        if let Some(name) = topic.name {
+            self.by_name.remove_if(name.as_bytes(), |_, k| *k == key);
+        }
+        if let Some(id) = topic.id {
+            self.by_id.remove_if(&id, |_, k| *k == key);
+        }
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// All of them are gone: this is another cluster.
+    pub(super) fn retire_all(&self) {
+        self.by_name.clear();
+        self.by_id.clear();
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    fn name(&self, key: TopicKey, name: &str) {
+        self.update(key, |topic| {
+            let news = !topic.confirmed || topic.name.as_deref() != Some(name);
+            if news {
+                topic.name = Some(name.into());
+                topic.confirmed = true;
+            }
+            news
+        });
+    }
+
+    /// Changes what is known of a topic; `change` says whether it did.
+    fn update(&self, key: TopicKey, change: impl Fn(&mut Topic) -> bool) {
+        // Nearly always there is nothing to change, and readers go on.
+        if !change(&mut self.get(key)) {
+            return;
+        }
+        let Ok(at) = usize::try_from(key.0) else {
+            return;
+        };
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.get_mut(at).is_some_and(change) {
+            self.version.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    fn add(&self, topic: Topic) -> Option<TopicKey> {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= self.limit {
+            return None;
+        }
+        let key = TopicKey(u32::try_from(known.len()).ok()?);
+        known.push(topic);
+        Some(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u8) -> TopicId {
+        TopicId::from_wire([n; 16]).unwrap()
+    }
+
+    #[test]
+    fn name_and_id_of_one_topic_share_a_key() {
+        let topics = Topics::new(10);
+        topics.learn("orders", id(1));
+        let key = topics.key(TopicName::Id(id(1)));
+        assert_eq!(topics.key(TopicName::Name(b"orders")), key);
+        assert_eq!(topics.get(key.unwrap()).name.as_deref(), Some("orders"));
+    }
+
+    #[test]
+    fn a_new_id_under_the_old_name_starts_a_new_incarnation() {
+        let topics = Topics::new(10);
+        topics.learn("orders", id(1));
+        let before = (topics.key(TopicName::Name(b"orders")), topics.version());
+        topics.learn("orders", id(2));
+        assert_ne!(topics.key(TopicName::Name(b"orders")), before.0);
+        assert_ne!(topics.version(), before.1);
+    }
+
+    #[test]
+    fn an_id_seen_before_its_name_keeps_its_key_and_gets_the_name() {
+        let topics = Topics::new(10);
+        let key = topics.key(TopicName::Id(id(1))).unwrap();
+        assert_eq!(topics.get(key).name, None);
+        let version = topics.version();
+        topics.learn("orders", id(1));
+        assert_eq!(topics.key(TopicName::Id(id(1))), Some(key));
+        assert_eq!(topics.get(key).name.as_deref(), Some("orders"));
+        assert_ne!(topics.version(), version);
+    }
+
+    #[test]
+    fn a_retired_topic_starts_empty() {
+        let topics = Topics::new(10);
+        topics.learn("orders", id(1));
+        let key = topics.key(TopicName::Id(id(1))).unwrap();
+        topics.retire(key);
+        assert_ne!(topics.key(TopicName::Id(id(1))), Some(key));
+        assert_ne!(topics.key(TopicName::Name(b"orders")), Some(key));
+    }
+
+    #[test]
+    fn at_the_limit_topics_have_no_key() {
+        let topics = Topics::new(1);
+        assert!(topics.key(TopicName::Name(b"a")).is_some());
+        assert!(topics.key(TopicName::Name(b"b")).is_none());
+        assert!(topics.key(TopicName::Name(b"a")).is_some());
+    }
+}

@@ -1,0 +1,250 @@
+//! The life of the process: ports, workers, signals, and the end.
+//!
+//! Every port is bound before the upstream is contacted, so that a client
+//! never meets a port that is not there yet. One acceptor hands each
+//! connection to the worker with the fewest.
+
+use crate::admin::{self, view::ProxyView};
+use crate::config::{self, Config};
+use crate::events::Events;
+use crate::ledger::Ledger;
+use crate::metrics::{DisconnectCause, EvictionReason, Limit, Metrics};
+use crate::session::{Door, Shared};
+use crate::upstream::Brokers;
+use crate::window::{Mode, Rules};
+use crate::workers::{Workers, new_runtime, ticks};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time;
+
+/// How often windows that can no longer be used are looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// How often an idle hapax asks whether a broker can be reached.
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// Topic incarnations that have windows; those beyond pass untracked.
+const TOPICS_MAX: usize = 100_000;
+/// What a listener waits after a refusal of the system (no descriptors left).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exit {
+    /// Every client was served to its end, or the time for it was over.
+    Drained,
+    /// A second signal ended it at once.
+    Forced,
+}
+
+/// Why a run could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// An address could not be bound.
+    #[error("cannot listen on {address} ({source}): free the port, or choose another")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What happened.
+        source: io::Error,
+    },
+    /// The operating system refused what every process needs.
+    #[error("cannot start: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// Runs the proxy until it is told to end.
+///
+/// # Errors
+///
+/// Where a port cannot be bound or a thread cannot be made.
+pub fn run(config: Config) -> Result<Exit, RunError> {
+    let runtime = new_runtime()?;
+    runtime.block_on(serve(config))
+}
+
+async fn serve(mut config: Config) -> Result<Exit, RunError> {
+    let mut signals = Signals::new()?;
+    let bootstrap = bind(config.listen).await?;
+    config.listen = bootstrap.local_addr()?;
+    let mut doors = vec![(bootstrap, Door::Bootstrap(config.listen.port()))];
+    for port in config.broker_ports.clone() {
+        let address = SocketAddr::new(config.listen.ip(), port);
+        doors.push((bind(address).await?, Door::Broker(port)));
+    }
+    let admin = bind(config.admin.listen).await?;
+    let address = admin.local_addr()?;
+    tracing::info!(%address, "admin listens");
+
+    let shared = Arc::new(share(config));
+    let workers = Workers::start(&shared)?;
+    let view = Arc::new(ProxyView::new(Arc::clone(&shared), workers.clone()));
+    let mut tasks = JoinSet::new();
+    for (listener, door) in doors {
+        tasks.spawn(accept(Arc::clone(&shared), workers.clone(), listener, door));
+    }
+    tasks.spawn(sweep(Arc::clone(&shared)));
+    tasks.spawn(watch_upstream(Arc::clone(&shared)));
+    let (metrics, events) = (Arc::clone(&shared.metrics), Arc::clone(&shared.events));
+    let api = shared.config.admin.api;
+    let served = Arc::clone(&view);
+    tasks.spawn(async move { match admin::serve(admin, api, metrics, events, served).await {} });
+    view.started();
+    let address = shared.config.listen;
+    tracing::info!(%address, "clients are welcome");
+
+    signals.next().await;
+    Ok(drain(&shared, &mut signals).await)
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, RunError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| RunError::Bind { address, source })
+}
+
+/// Everything that sessions share, at its beginning.
+fn share(config: Config) -> Shared {
+    let sequence = &config.sequence;
+    let rules = Rules {
+        mode: match config.mode {
+            config::Mode::Observe => Mode::Observe,
+            config::Mode::Absorb => Mode::Absorb,
+        },
+        ttl: sequence.ttl,
+        window_batches: sequence.window_batches,
+        absorb_transactional: sequence.absorb_transactional,
+        shield45: sequence.shield45,
+    };
+    let ledger = Ledger::new(rules, sequence.max_windows, TOPICS_MAX);
+    let brokers = Brokers::new(
+        config.upstream.clone(),
+        config.address_map.clone(),
+        &config.broker_ports,
+        &config.node_slots,
+        config.slot_grace,
+    );
+    let metrics = Metrics::new(config.metrics_max_topics);
+    let limit = i64::try_from(sequence.max_windows).unwrap_or(i64::MAX);
+    metrics.windows_limit.set(limit);
+    let events = Events::new(&metrics);
+    let ip = config.listen.ip();
+    let ports = std::iter::once(config.listen.port()).chain(config.broker_ports.clone());
+    let ours = ports.map(|port| SocketAddr::new(ip, port)).collect();
+    Shared::new(config, ledger, brokers, metrics, events, ours)
+}
+
+/// Takes connections at one port for ever.
+async fn accept(shared: Arc<Shared>, workers: Workers, listener: TcpListener, door: Door) {
+    loop {
+        let (client, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::error!(%error, port = door.port(), "cannot accept connections");
+                time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let open = usize::try_from(shared.metrics.client_connections.get()).unwrap_or(0);
+        if open >= shared.config.limits.connections {
+            shared.metrics.limit_reached.with(Limit::Connections).inc();
+            tracing::debug!(%peer, open, "too many connections, client closed");
+            continue;
+        }
+        shared.metrics.client_connections_accepted.inc();
+        // Kafka frames are written whole: Nagle would only delay them.
+        if let Err(error) = client.set_nodelay(true) {
+            tracing::debug!(%peer, %error, "cannot set TCP_NODELAY for a client");
+        }
+        workers.give(client, door);
+    }
+}
+
+/// Forgets windows that can no longer be used.
+async fn sweep(shared: Arc<Shared>) {
+    let mut ticks = ticks(SWEEP_EVERY);
+    loop {
+        ticks.tick().await;
+        let swept = shared.ledger.sweep(shared.ledger.time(Instant::now()));
+        let evictions = &shared.metrics.window_evictions;
+        evictions.with(EvictionReason::Idle).inc_by(swept.idle);
+        evictions.with(EvictionReason::Limit).inc_by(swept.limit);
+    }
+}
+
+/// Keeps the readiness probe true while no client shows whether a broker can
+/// be reached.
+async fn watch_upstream(shared: Arc<Shared>) {
+    let mut ticks = ticks(PROBE_EVERY);
+    let mut told = false;
+    loop {
+        ticks.tick().await;
+        match shared.probe().await {
+            Ok(()) => {
+                if std::mem::take(&mut told) {
+                    tracing::info!("the upstream can be reached again");
+                }
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(
+                        reason = %error,
+                        "the upstream cannot be reached; clients are closed until it can"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// What ends the process.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Serves on, new connections too, until no client is left or the time is
+/// over: an application flushes its last messages after its own SIGTERM.
+async fn drain(shared: &Shared, signals: &mut Signals) -> Exit {
+    let open = || shared.metrics.client_connections.get();
+    let timeout = shared.config.drain_timeout;
+    shared.metrics.draining.set(1);
+    tracing::info!(connections = open(), ?timeout, "draining");
+    let deadline = time::sleep(timeout);
+    tokio::pin!(deadline);
+    while open() > 0 {
+        tokio::select! {
+            () = shared.gone.notified() => {}
+            () = signals.next() => return Exit::Forced,
+            () = &mut deadline => {
+                let connections = open();
+                let requests = shared.metrics.requests_in_flight.get();
+                tracing::warn!(connections, requests, "the time to drain is over, clients are cut");
+                let cut = u64::try_from(connections).unwrap_or(0);
+                let disconnects = &shared.metrics.client_disconnects;
+                disconnects.with(DisconnectCause::DrainTimeout).inc_by(cut);
+                return Exit::Drained;
+            }
+        }
+    }
+    Exit::Drained
+}

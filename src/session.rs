@@ -1,0 +1,670 @@
+//! One client connection, paired with one connection to one broker.
+//!
+//! Both directions run in one task: `Session::poll` moves what can be moved
+//! and returns when nothing can. Bytes are read into the worker's one large
+//! buffer, looked at in place (`route` for requests, `reply` for
+//! responses) and written from there; a connection keeps only what is
+//! incomplete or what its peer does not take.
+
+mod identity;
+mod outbox;
+mod pipeline;
+mod produce;
+mod reply;
+mod route;
+mod shared;
+
+use crate::ids::{NodeId, ProducerId};
+use crate::ledger::{Link, Producer, Realm};
+use crate::metrics::{DisconnectCause, Limit, Presence, Side};
+use crate::window::{Outcome, Time};
+use crate::wire::WireError;
+use crate::wire::frame::FrameError;
+use identity::Authentication;
+use outbox::{Outbox, Pass};
+use pipeline::{Pipeline, Unpaired};
+use produce::{Held, Scratch, Sent, TopicCache};
+use reply::ReplyStage;
+use route::RequestStage;
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+pub use shared::{Door, Info, Shared};
+
+/// What must have arrived of a frame before it is announced to the other
+/// side: a broker allocates what a frame announces.
+const FIRST_PART: usize = 64 * 1024;
+/// The read buffer that the sessions of a worker share.
+const READ_BUFFER: usize = 256 * 1024;
+/// Answers of hapax's own that may wait for a client that does not read.
+const CLIENT_OUT_MAX: usize = 1024 * 1024;
+/// What is read of a client whose request is held, to notice that it hangs up.
+const HELD_READ_MAX: usize = 256 * 1024;
+/// How long an orphan session waits for what it is owed.
+const ORPHAN_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a client may take for its last bytes once its broker is gone.
+const LAST_BYTES_PATIENCE: Duration = Duration::from_secs(5);
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BUFFER]);
+}
+
+/// How a session ended.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error("the client hung up")]
+    ClientClosed,
+    #[error("the connection to the client was lost: {0}")]
+    ClientLost(io::Error),
+    #[error("the broker closed the connection")]
+    UpstreamClosed,
+    #[error("the connection to the broker was lost: {0}")]
+    UpstreamLost(io::Error),
+    #[error("the broker did not answer within {0:?}")]
+    UpstreamSilent(Duration),
+    #[error("{1}")]
+    Frame(Side, FrameError),
+    #[error("malformed: {1}")]
+    Malformed(Side, WireError),
+    #[error("{0}")]
+    Unpaired(Unpaired),
+    #[error("the client used {api} version {version}, which hapax does not know and did not offer")]
+    UnknownVersion { api: &'static str, version: i16 },
+}
+
+impl End {
+    fn cause(&self) -> DisconnectCause {
+        match self {
+            Self::ClientClosed | Self::ClientLost(_) => DisconnectCause::Client,
+            Self::UpstreamClosed | Self::UpstreamLost(_) | Self::UpstreamSilent(_) => {
+                DisconnectCause::Upstream
+            }
+            Self::Frame(..)
+            | Self::Malformed(..)
+            | Self::Unpaired(_)
+            | Self::UnknownVersion { .. } => DisconnectCause::Protocol,
+        }
+    }
+}
+
+/// Why the bytes of the client wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Blocked {
+    /// A batch waits for another one.
+    Held,
+    /// Too many requests are open.
+    Full,
+}
+
+/// One client connection and its broker connection.
+struct Session {
+    shared: Arc<Shared>,
+    info: Arc<Info>,
+    client: TcpStream,
+    upstream: TcpStream,
+    link: Link,
+    node: Option<NodeId>,
+
+    /// Bytes of the client that have not been dealt with.
+    inbox: Vec<u8>,
+    /// `inbox` is worth another look once it holds this much.
+    inbox_wanted: usize,
+    request: RequestStage,
+    blocked: Option<Blocked>,
+    held: Option<Held>,
+    to_upstream: Outbox,
+    /// Where requests without an answer stand in the stream to the broker;
+    /// only those that may still be in `to_upstream`.
+    quiet: Vec<Range<u64>>,
+
+    /// Bytes of the broker that have not been dealt with.
+    mail: Vec<u8>,
+    mail_wanted: usize,
+    reply: ReplyStage,
+    to_client: Outbox,
+
+    pipeline: Pipeline,
+    /// Batches on their way, in the order of `pipeline`.
+    tickets: VecDeque<Sent>,
+    authentication: Authentication,
+    realm: Option<Realm>,
+    /// The host that clients are told for every broker.
+    advertised: Arc<str>,
+    topics: TopicCache,
+    producers: HashMap<ProducerId, Arc<Producer>>,
+    scratch: Scratch,
+
+    client_eof: bool,
+    upstream_shut: bool,
+    /// Until when it waits for acknowledgements without a client.
+    orphan: Option<(Instant, Presence)>,
+    now: Instant,
+    time: Time,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// Serves one client until either side is gone.
+pub async fn serve(shared: Arc<Shared>, client: TcpStream, door: Door) {
+    let Some((session, _present)) = open(shared, client, door).await else {
+        return;
+    };
+    session.run().await;
+}
+
+/// Dials the broker once the client has something to say: a port that is only
+/// probed costs the broker nothing.
+async fn open(
+    shared: Arc<Shared>,
+    client: TcpStream,
+    door: Door,
+) -> Option<(Box<Session>, shared::Registered)> {
+    let info = Arc::new(Info::new(&client, door));
+    let registered = shared::Registered::new(&shared, &info);
+    let mut first = [0; 1];
+    match client.peek(&mut first).await {
+        Ok(0) | Err(_) => {
+            shared.disconnected(DisconnectCause::Client);
+            return None;
+        }
+        Ok(_) => {}
+    }
+    let target = match door {
+        Door::Bootstrap(_) => shared.brokers.bootstrap(),
+        Door::Broker(port) => shared.brokers.target(port),
+    };
+    let upstream = match shared.dial(&target).await {
+        Ok(upstream) => upstream,
+        Err(error) => {
+            shared.cannot_dial(&target, &error);
+            shared.disconnected(DisconnectCause::Upstream);
+            return None;
+        }
+    };
+    info.connected(target.node, &upstream);
+    let advertised = shared.advertised(&client);
+    let loopback = client
+        .local_addr()
+        .is_ok_and(|a| a.ip().to_canonical().is_loopback());
+    let authentication = Authentication::new(loopback);
+    let now = Instant::now();
+    let session = Session {
+        realm: shared.ledger.realm(&authentication.identity()),
+        link: shared.ledger.link(),
+        time: shared.ledger.time(now.into_std()),
+        info,
+        client,
+        upstream,
+        node: target.node,
+        inbox: Vec::new(),
+        inbox_wanted: 0,
+        request: RequestStage::Head,
+        blocked: None,
+        held: None,
+        to_upstream: Outbox::default(),
+        quiet: Vec::new(),
+        mail: Vec::new(),
+        mail_wanted: 0,
+        reply: ReplyStage::Head,
+        to_client: Outbox::default(),
+        pipeline: Pipeline::default(),
+        tickets: VecDeque::new(),
+        authentication,
+        advertised,
+        topics: TopicCache::default(),
+        producers: HashMap::new(),
+        scratch: Scratch::default(),
+        client_eof: false,
+        upstream_shut: false,
+        orphan: None,
+        now,
+        timer: None,
+        shared,
+    };
+    Some((Box::new(session), registered))
+}
+
+impl Session {
+    async fn run(mut self: Box<Self>) {
+        let gauge = self.shared.metrics.upstream_connections_of(self.node);
+        let _connected = Presence::of(&gauge);
+        let end = poll_fn(|cx| self.poll(cx)).await;
+        self.settle_all();
+        self.tell(&end);
+        self.shared.disconnected(end.cause());
+        if !matches!(end, End::ClientLost(_)) && self.orphan.is_none() {
+            self.last_bytes().await;
+        }
+    }
+
+    /// Moves what can be moved, both ways.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        loop {
+            self.now = Instant::now();
+            self.time = self.shared.ledger.time(self.now.into_std());
+            match self.turn(cx) {
+                Ok(true) => {}
+                Ok(false) => match self.poll_timer(cx) {
+                    Poll::Pending => {
+                        self.info
+                            .in_flight
+                            .store(self.pipeline.len(), Ordering::Relaxed);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(end)) => return Poll::Ready(end),
+                },
+                Err(End::ClientLost(error)) if self.orphan.is_none() => {
+                    if !self.become_orphan() {
+                        return Poll::Ready(End::ClientLost(error));
+                    }
+                }
+                Err(End::UpstreamLost(error)) => {
+                    self.hear_last_words(cx);
+                    return Poll::Ready(End::UpstreamLost(error));
+                }
+                Err(end) => return Poll::Ready(end),
+            }
+        }
+    }
+
+    /// One turn of both directions. Returns whether anything moved.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        if let Poll::Ready(Err(error)) = self.to_upstream.poll_flush(cx, &mut self.upstream) {
+            return Err(End::UpstreamLost(error));
+        }
+        if let Poll::Ready(Err(error)) = self.to_client.poll_flush(cx, &mut self.client) {
+            return Err(End::ClientLost(error));
+        }
+        let mut moved = self.turn_client(cx)?;
+        moved |= self.turn_upstream(cx)?;
+        if self.orphan.is_some() {
+            self.to_client = Outbox::default();
+            if self.tickets.is_empty() {
+                return Err(End::ClientClosed);
+            }
+            return Ok(moved);
+        }
+        if self.client_eof {
+            moved |= self.half_close(cx)?;
+        }
+        Ok(moved)
+    }
+
+    /// Client to broker.
+    fn turn_client(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        if self.orphan.is_some() || !self.to_upstream.is_empty() {
+            return Ok(false);
+        }
+        let before = self.inbox.len();
+        if before > 0 && before >= self.inbox_wanted {
+            let bytes = std::mem::take(&mut self.inbox);
+            let taken = self.take_requests(cx, &bytes)?;
+            self.inbox = keep_rest(bytes, taken);
+        }
+        let moved = self.inbox.len() != before;
+        if moved && (!self.to_upstream.is_empty() || !self.inbox.is_empty()) {
+            return Ok(true);
+        }
+        let may_read = match self.blocked {
+            Some(Blocked::Full) => false,
+            Some(Blocked::Held) => self.inbox.len() < HELD_READ_MAX,
+            None => true,
+        };
+        if self.client_eof || !may_read || self.to_client.len() >= CLIENT_OUT_MAX {
+            return Ok(moved);
+        }
+        Ok(self.read_client(cx)? || moved)
+    }
+
+    fn read_client(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        BUFFER.with_borrow_mut(|buffer| {
+            let carried = self.inbox.len();
+            let in_place = carried + FIRST_PART <= READ_BUFFER && self.blocked.is_none();
+            let start = if in_place { carried } else { 0 };
+            let read = match poll_read(cx, &mut self.client, &mut buffer[start..]) {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(Err(error)) => return Err(End::ClientLost(error)),
+                Poll::Ready(Ok(0)) => {
+                    self.client_eof = true;
+                    return Ok(true);
+                }
+                Poll::Ready(Ok(read)) => read,
+            };
+            self.shared.received(Side::Client, read);
+            let bytes = &buffer[start..start + read];
+            if !in_place || carried + read < self.inbox_wanted {
+                self.inbox.extend_from_slice(bytes);
+                return Ok(true);
+            }
+            buffer[..carried].copy_from_slice(&self.inbox);
+            self.inbox.clear();
+            let bytes = &buffer[..carried + read];
+            let taken = self.take_requests(cx, bytes)?;
+            keep_in(&mut self.inbox, &bytes[taken..]);
+            Ok(true)
+        })
+    }
+
+    /// Looks at requests and sends on what may go. Returns how many bytes
+    /// were dealt with.
+    fn take_requests(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Result<usize, End> {
+        let mut outbox = std::mem::take(&mut self.to_upstream);
+        let mut pass = Pass::new(bytes, &mut outbox);
+        let routed = self.route(&mut pass, cx.waker());
+        let run = pass.finish();
+        let taken = run.end;
+        let before = outbox.written();
+        let sent = outbox.send(cx, &mut self.upstream, &bytes[run]);
+        self.shared.sent(Side::Upstream, outbox.written() - before);
+        self.to_upstream = outbox;
+        if self.to_upstream.is_empty() {
+            self.quiet.clear();
+        }
+        sent.map_err(End::UpstreamLost)?;
+        routed?;
+        self.answer_ready();
+        Ok(taken)
+    }
+
+    /// Broker to client.
+    fn turn_upstream(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        if !self.to_client.is_empty() && self.orphan.is_none() {
+            return Ok(false);
+        }
+        BUFFER.with_borrow_mut(|buffer| {
+            let carried = self.mail.len();
+            let in_place = carried + FIRST_PART <= READ_BUFFER;
+            let start = if in_place { carried } else { 0 };
+            let read = match poll_read(cx, &mut self.upstream, &mut buffer[start..]) {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(Err(error)) => return Err(End::UpstreamLost(error)),
+                Poll::Ready(Ok(0)) => return Err(End::UpstreamClosed),
+                Poll::Ready(Ok(read)) => read,
+            };
+            self.shared.received(Side::Upstream, read);
+            let bytes = &buffer[start..start + read];
+            if in_place && carried + read >= self.mail_wanted {
+                buffer[..carried].copy_from_slice(&self.mail);
+                self.mail.clear();
+                let bytes = &buffer[..carried + read];
+                let taken = self.take_replies(cx, bytes)?;
+                keep_in(&mut self.mail, &bytes[taken..]);
+                return Ok(true);
+            }
+            self.mail.extend_from_slice(bytes);
+            if self.mail.len() >= self.mail_wanted {
+                let bytes = std::mem::take(&mut self.mail);
+                let taken = self.take_replies(cx, &bytes)?;
+                self.mail = keep_rest(bytes, taken);
+            }
+            Ok(true)
+        })
+    }
+
+    fn take_replies(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Result<usize, End> {
+        let mut outbox = std::mem::take(&mut self.to_client);
+        let mut pass = Pass::new(bytes, &mut outbox);
+        let read = self.replies(&mut pass);
+        let run = pass.finish();
+        let taken = run.end;
+        let before = outbox.written();
+        let sent = if self.orphan.is_some() {
+            Ok(())
+        } else {
+            outbox.send(cx, &mut self.client, &bytes[run])
+        };
+        self.shared.sent(Side::Client, outbox.written() - before);
+        self.to_client = outbox;
+        read?;
+        sent.map_err(End::ClientLost)?;
+        Ok(taken)
+    }
+
+    /// The client said that it sends no more: pass that on once everything it
+    /// sent is on its way, and end when it has all its answers.
+    fn half_close(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        if self.blocked.is_some() || !self.to_upstream.is_empty() {
+            return Ok(false);
+        }
+        if self.pipeline.is_empty() && self.reply.at_head() && self.to_client.is_empty() {
+            return Err(End::ClientClosed);
+        }
+        if self.upstream_shut {
+            return Ok(false);
+        }
+        match Pin::new(&mut self.upstream).poll_shutdown(cx) {
+            Poll::Pending => Ok(false),
+            Poll::Ready(Err(error)) => Err(End::UpstreamLost(error)),
+            Poll::Ready(Ok(())) => {
+                self.upstream_shut = true;
+                Ok(true)
+            }
+        }
+    }
+
+    /// The broker is gone. What it had answered before may still be in our
+    /// receive buffer, and every acknowledgement counts.
+    fn hear_last_words(&mut self, cx: &mut Context<'_>) {
+        while matches!(self.turn_upstream(cx), Ok(true)) {}
+    }
+
+    /// The client is gone without a word. Returns whether acknowledgements
+    /// are owed that its retry could be answered from.
+    fn become_orphan(&mut self) -> bool {
+        let written = self.to_upstream.written();
+        let mut tickets = self.tickets.iter();
+        let worth_it = self.pipeline.iter().any(|owed| {
+            let mut own = tickets.by_ref().take(owed.tickets);
+            let worth_it = own.any(|sent| !sent.ticket.transactional);
+            own.for_each(drop);
+            worth_it && owed.end <= written
+        });
+        if !worth_it {
+            return false;
+        }
+        let Some(presence) = self.shared.orphan() else {
+            self.shared.metrics.limit_reached.with(Limit::Orphans).inc();
+            return false;
+        };
+        self.info.orphan.store(true, Ordering::Relaxed);
+        tracing::debug!("client lost, waiting for acknowledgements");
+        self.to_upstream.withdraw(&self.quiet);
+        self.quiet.clear();
+        self.inbox = Vec::new();
+        self.request = RequestStage::Head;
+        self.blocked = None;
+        self.held = None;
+        self.to_client = Outbox::default();
+        self.withhold(written);
+        self.orphan = Some((self.now + ORPHAN_PATIENCE, presence));
+        true
+    }
+
+    /// Requests of which a part never left are not owed an answer.
+    fn withhold(&mut self, written: u64) {
+        let mut kept = Pipeline::default();
+        let mut kept_tickets = VecDeque::new();
+        for owed in self.pipeline.drain() {
+            let own: Vec<Sent> = self.tickets.drain(..owed.tickets).collect();
+            if owed.end <= written {
+                kept_tickets.extend(own);
+                kept.push(owed);
+            } else {
+                for sent in own {
+                    let _ = self
+                        .shared
+                        .ledger
+                        .settle(&sent.ticket, Outcome::Withheld, self.time);
+                }
+                self.shared.answered(&owed, false, self.now.into_std());
+            }
+        }
+        self.pipeline = kept;
+        self.tickets = kept_tickets;
+    }
+
+    /// Whatever was not answered is unknown, unless it never wholly left.
+    fn settle_all(&mut self) {
+        let written = self.to_upstream.written();
+        self.withhold(written);
+        for sent in self.tickets.drain(..) {
+            let unknown = Outcome::Unknown { candidate: None };
+            let _ = self.shared.ledger.settle(&sent.ticket, unknown, self.time);
+        }
+        for owed in self.pipeline.drain() {
+            self.shared.answered(&owed, false, self.now.into_std());
+        }
+        let ttl = self.shared.ledger.rules().ttl;
+        for producer in self.producers.values() {
+            producer.trouble(self.time, ttl);
+        }
+        self.held = None;
+    }
+
+    /// Sends the client what is left for it, then says goodbye.
+    async fn last_bytes(&mut self) {
+        let flushed = poll_fn(|cx| self.to_client.poll_flush(cx, &mut self.client));
+        if tokio::time::timeout(LAST_BYTES_PATIENCE, flushed)
+            .await
+            .is_ok_and(|flushed| flushed.is_ok())
+        {
+            // The peer may be gone already, and that is all that this says.
+            let _ = self.client.shutdown().await;
+        }
+    }
+
+    /// Answers of hapax's own whose turn has come.
+    fn answer_ready(&mut self) {
+        if !self.reply.at_head() {
+            return;
+        }
+        while let Some((owed, bytes)) = self.pipeline.take_ready() {
+            self.to_client.push(&bytes);
+            self.shared.short_circuited(&owed, self.now.into_std());
+        }
+    }
+
+    /// Waits for the next thing that time brings.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        loop {
+            let Some((due, what)) = self.next_due() else {
+                return Poll::Pending;
+            };
+            if due <= self.now {
+                return match what {
+                    Due::Patience => Poll::Ready(Ok(())),
+                    Due::Orphan => Poll::Ready(Err(End::UpstreamSilent(ORPHAN_PATIENCE))),
+                    Due::Response(after) => Poll::Ready(Err(End::UpstreamSilent(after))),
+                };
+            }
+            // An armed timer that is early only means another look: it is not
+            // moved for every request.
+            let timer = match &mut self.timer {
+                Some(timer) => {
+                    if timer.deadline() > due || timer.is_elapsed() {
+                        timer.as_mut().reset(due);
+                    }
+                    timer
+                }
+                none => none.insert(Box::pin(sleep_until(due))),
+            };
+            if timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            self.now = Instant::now();
+        }
+    }
+
+    fn next_due(&self) -> Option<(Instant, Due)> {
+        let held = self
+            .held
+            .as_ref()
+            .filter(|_| self.blocked == Some(Blocked::Held) && self.to_upstream.is_empty())
+            .map(|held| (held.deadline, Due::Patience));
+        let orphan = self.orphan.as_ref().map(|(until, _)| (*until, Due::Orphan));
+        let response = self.pipeline.front().and_then(|owed| {
+            let patience = owed.timeout? + self.shared.config.timeouts.upstream_response;
+            let due = Instant::from_std(owed.sent?).checked_add(patience)?;
+            Some((due, Due::Response(patience)))
+        });
+        [held, orphan, response]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(due, _)| *due)
+    }
+
+    /// One line about how the session ended, as loud as it deserves.
+    fn tell(&self, end: &End) {
+        let client = self.info.client;
+        let client_id = self.info.client_id.get().map(|id| &**id);
+        let node = self.node.map(NodeId::to_wire);
+        match end {
+            End::ClientClosed | End::ClientLost(_) => {
+                tracing::debug!(%client, client_id, node, reason = %end, "client connection ended");
+            }
+            End::UpstreamClosed | End::UpstreamLost(_) => {
+                tracing::info!(%client, client_id, node, reason = %end, "broker connection ended");
+            }
+            End::UpstreamSilent(_) => {
+                tracing::warn!(%client, client_id, node, reason = %end, "broker connection ended");
+            }
+            End::Frame(side, _) | End::Malformed(side, _) => {
+                let side = side.label();
+                tracing::warn!(%client, client_id, node, side, reason = %end, "connection closed");
+            }
+            End::Unpaired(_) | End::UnknownVersion { .. } => {
+                tracing::warn!(%client, client_id, node, reason = %end, "connection closed");
+            }
+        }
+    }
+}
+
+/// What a session waits for.
+enum Due {
+    /// A held request has waited long enough.
+    Patience,
+    /// An orphan has.
+    Orphan,
+    /// A broker has been silent for this long.
+    Response(Duration),
+}
+
+fn poll_read(
+    cx: &mut Context<'_>,
+    socket: &mut TcpStream,
+    buffer: &mut [u8],
+) -> Poll<io::Result<usize>> {
+    let mut buffer = ReadBuf::new(buffer);
+    Pin::new(socket)
+        .poll_read(cx, &mut buffer)
+        .map_ok(|()| buffer.filled().len())
+}
+
+/// What is left of `bytes` after `taken`, without a copy where all is.
+fn keep_rest(mut bytes: Vec<u8>, taken: usize) -> Vec<u8> {
+    if taken == bytes.len() {
+        return Vec::new();
+    }
+    bytes.drain(..taken);
+    bytes
+}
+
+/// Keeps `rest`, and no buffer where there is none.
+fn keep_in(kept: &mut Vec<u8>, rest: &[u8]) {
+    if rest.is_empty() {
+        *kept = Vec::new();
+    } else {
+        kept.extend_from_slice(rest);
+    }
+}

@@ -1,0 +1,188 @@
+//! What a client is owed, in which order. Pure.
+//!
+//! Kafka answers each connection strictly in order, and so does hapax: an
+//! answer of its own waits until everything before it has been answered.
+
+use crate::wire::header::RequestHead;
+use crate::wire::produce::Answer;
+use crate::wire::transactions::Claim;
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// What is to happen with the response to a request.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// It passes as it comes.
+    Pass,
+    /// It is a SASL token without any header.
+    Token,
+    /// It may carry broker addresses.
+    Addresses,
+    /// It offers API versions.
+    ApiVersions,
+    /// It settles the tickets of a Produce request; these answers join it.
+    Produce(Vec<Answer>),
+    /// It tells of a producer.
+    Insight(Box<Claim>),
+    /// It answers a SaslHandshake.
+    Handshake,
+    /// It answers a SaslAuthenticate.
+    Authenticate,
+    /// It is hapax's own, and whole.
+    Ready(Bytes),
+}
+
+/// A request that has not been answered.
+#[derive(Debug)]
+pub(super) struct Owed {
+    pub head: RequestHead,
+    pub reply: Reply,
+    /// How many of the session's tickets it settles; they are the oldest ones.
+    pub tickets: usize,
+    /// Where its last byte stands in the stream to the broker.
+    pub end: u64,
+    /// When it came.
+    pub at: Instant,
+    /// When the last of it came.
+    pub sent: Option<Instant>,
+    /// How long the broker may take by the request's own word.
+    pub timeout: Option<Duration>,
+}
+
+/// A response that answers nothing that was asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(super) enum Unpaired {
+    #[error("a response came although no request is open")]
+    Unasked,
+    #[error("the response {got} came where {expected} was owed")]
+    OutOfOrder { expected: i32, got: i32 },
+}
+
+/// The unanswered requests of one connection, oldest first.
+#[derive(Default, Debug)]
+pub(super) struct Pipeline {
+    owed: VecDeque<Owed>,
+}
+
+impl Pipeline {
+    pub(super) fn len(&self) -> usize {
+        self.owed.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.owed.is_empty()
+    }
+
+    pub(super) fn push(&mut self, owed: Owed) {
+        self.owed.push_back(owed);
+    }
+
+    /// The newest request settles this many tickets more.
+    pub(super) fn add_tickets(&mut self, tickets: usize) {
+        if let Some(newest) = self.owed.back_mut() {
+            newest.tickets += tickets;
+        }
+    }
+
+    /// All of the newest request has come.
+    pub(super) fn newest_came(&mut self, now: Instant) {
+        if let Some(newest) = self.owed.back_mut() {
+            newest.sent.get_or_insert(now);
+        }
+    }
+
+    /// The request that the broker answers next.
+    pub(super) fn front(&self) -> Option<&Owed> {
+        self.owed.front()
+    }
+
+    /// Takes the request that a response with this correlation id answers.
+    pub(super) fn take(&mut self, correlation_id: i32) -> Result<Owed, Unpaired> {
+        let front = self.owed.front().ok_or(Unpaired::Unasked)?;
+        let expected = front.head.correlation_id;
+        if expected != correlation_id {
+            return Err(Unpaired::OutOfOrder {
+                expected,
+                got: correlation_id,
+            });
+        }
+        self.owed.pop_front().ok_or(Unpaired::Unasked)
+    }
+
+    /// Takes the token exchange that is owed next, if one is.
+    pub(super) fn take_token(&mut self) -> Option<Owed> {
+        matches!(self.owed.front()?.reply, Reply::Token)
+            .then(|| self.owed.pop_front())
+            .flatten()
+    }
+
+    /// Takes an answer of hapax's own whose turn has come.
+    pub(super) fn take_ready(&mut self) -> Option<(Owed, Bytes)> {
+        if !matches!(self.owed.front()?.reply, Reply::Ready(_)) {
+            return None;
+        }
+        let mut owed = self.owed.pop_front()?;
+        match std::mem::replace(&mut owed.reply, Reply::Pass) {
+            Reply::Ready(bytes) => Some((owed, bytes)),
+            _ => None,
+        }
+    }
+
+    /// Takes all that is left, oldest first.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Owed> + '_ {
+        self.owed.drain(..)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Owed> {
+        self.owed.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owed(correlation_id: i32, reply: Reply) -> Owed {
+        Owed {
+            head: RequestHead {
+                api_key: 3,
+                api_version: 0,
+                correlation_id,
+            },
+            reply,
+            tickets: 0,
+            end: 0,
+            at: Instant::now(),
+            sent: None,
+            timeout: None,
+        }
+    }
+
+    #[test]
+    fn an_own_answer_waits_for_its_turn() {
+        let mut pipeline = Pipeline::default();
+        pipeline.push(owed(1, Reply::Pass));
+        pipeline.push(owed(2, Reply::Ready(Bytes::from_static(b"two"))));
+        assert!(pipeline.take_ready().is_none());
+        pipeline.take(1).unwrap();
+        assert_eq!(pipeline.take_ready().unwrap().1, "two");
+        assert!(pipeline.is_empty());
+    }
+
+    #[test]
+    fn a_response_that_was_not_asked_for_is_refused() {
+        let mut pipeline = Pipeline::default();
+        assert_eq!(pipeline.take(1).unwrap_err(), Unpaired::Unasked);
+        pipeline.push(owed(1, Reply::Pass));
+        let wrong = pipeline.take(2).unwrap_err();
+        assert_eq!(
+            wrong,
+            Unpaired::OutOfOrder {
+                expected: 1,
+                got: 2
+            }
+        );
+        assert_eq!(pipeline.len(), 1, "it is still owed");
+    }
+}

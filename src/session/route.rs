@@ -1,0 +1,326 @@
+//! Requests: which may pass, which are looked at, which are answered here.
+
+use super::outbox::Pass;
+use super::pipeline::{Owed, Reply};
+use super::{Blocked, End, FIRST_PART, Session};
+use crate::metrics::{BadFrame, Limit, Side};
+use crate::wire::header::{self, RequestHead};
+use crate::wire::{WireError, addresses, api, api_versions, frame, sasl, transactions};
+use bytes::Bytes;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+
+use super::produce::Streamed;
+
+/// Bytes of the length before a frame.
+pub(super) const PREFIX: usize = 4;
+
+/// Where in the requests of a client a session stands.
+pub(super) enum RequestStage {
+    /// Between two frames.
+    Head,
+    /// In a frame of which `left` bytes pass unseen.
+    Pass { left: usize },
+    /// In a frame of which `left` bytes are dropped; then this is owed.
+    Drop { left: usize, owed: Box<Owed> },
+    /// In a Produce request whose batches are seen as they pass.
+    Walk(Box<Streamed>),
+}
+
+/// A frame at the head of a pass.
+#[derive(Clone, Copy)]
+pub(super) struct Frame<'a> {
+    /// What has arrived of it, without its length.
+    pub bytes: &'a [u8],
+    /// How long it is, without its length.
+    pub len: usize,
+}
+
+impl Frame<'_> {
+    pub(super) fn whole(&self) -> bool {
+        self.bytes.len() == self.len
+    }
+
+    /// How many bytes of a pass it takes, as far as it has arrived.
+    pub(super) fn arrived(&self) -> usize {
+        PREFIX + self.bytes.len()
+    }
+
+    pub(super) fn left(&self) -> usize {
+        self.len - self.bytes.len()
+    }
+}
+
+impl Session {
+    /// Deals with as many bytes as it can.
+    pub(super) fn route(&mut self, pass: &mut Pass<'_>, waker: &Waker) -> Result<(), End> {
+        self.inbox_wanted = 0;
+        self.blocked = None;
+        loop {
+            let available = pass.rest().len();
+            let moved_on = match &mut self.request {
+                RequestStage::Head => self.route_head(pass, waker)?,
+                RequestStage::Pass { left } => {
+                    let n = available.min(*left);
+                    pass.keep(n);
+                    *left -= n;
+                    *left == 0
+                }
+                RequestStage::Drop { left, .. } => {
+                    let n = available.min(*left);
+                    pass.drop(n);
+                    *left -= n;
+                    *left == 0
+                }
+                RequestStage::Walk(_) => self.walk_on(pass)?,
+            };
+            if !moved_on {
+                return Ok(());
+            }
+            match std::mem::replace(&mut self.request, RequestStage::Head) {
+                RequestStage::Drop { left: 0, owed } => self.owe(*owed),
+                RequestStage::Head | RequestStage::Pass { left: 0 } => {
+                    self.pipeline.newest_came(self.now.into_std());
+                }
+                unfinished => self.request = unfinished,
+            }
+        }
+    }
+
+    /// Deals with the head of a frame. Returns `false` where more bytes, or
+    /// another event, must come first.
+    fn route_head(&mut self, pass: &mut Pass<'_>, waker: &Waker) -> Result<bool, End> {
+        let rest = pass.rest();
+        let Some((prefix, rest)) = rest.split_first_chunk::<PREFIX>() else {
+            return Ok(false);
+        };
+        let limit = self.shared.config.limits.frame_bytes;
+        let token = self.authentication.expects_bare_token(rest);
+        let min = if token { 0 } else { frame::MIN_REQUEST };
+        let len = frame::length(*prefix, min, limit).map_err(|error| {
+            self.shared.bad_frame(Side::Client, pass.rest(), &error);
+            End::Frame(Side::Client, error)
+        })?;
+        if rest.len() < len.min(FIRST_PART) {
+            return Ok(self.want(len.min(FIRST_PART)));
+        }
+        if self.pipeline.len() >= self.shared.config.limits.in_flight {
+            if self.blocked.is_none() {
+                self.shared
+                    .metrics
+                    .limit_reached
+                    .with(Limit::InFlight)
+                    .inc();
+            }
+            self.blocked = Some(Blocked::Full);
+            return Ok(false);
+        }
+        let frame = Frame {
+            bytes: &rest[..rest.len().min(len)],
+            len,
+        };
+        if token {
+            return self.route_token(pass, frame);
+        }
+        let head = header::request_head(frame.bytes).ok_or_else(|| {
+            self.malformed(Side::Client, WireError::Truncated { what: "a request" })
+        })?;
+        self.introduce(frame.bytes);
+        self.route_api(pass, frame, head, waker)
+    }
+
+    fn route_api(
+        &mut self,
+        pass: &mut Pass<'_>,
+        frame: Frame<'_>,
+        head: RequestHead,
+        waker: &Waker,
+    ) -> Result<bool, End> {
+        let version = head.api_version;
+        match head.api_key {
+            api::PRODUCE => self.produce(pass, frame, head, waker),
+            api::API_VERSIONS if version > api_versions::NEWEST => {
+                let answer = api_versions::unsupported(head.correlation_id);
+                Ok(self.answer_here(pass, frame, head, answer))
+            }
+            api::API_VERSIONS => Ok(self.forward(pass, frame, head, Reply::ApiVersions)),
+            api::SASL_HANDSHAKE | api::SASL_AUTHENTICATE => self.route_sasl(pass, frame, head),
+            api::INIT_PRODUCER_ID
+            | api::ADD_PARTITIONS_TO_TXN
+            | api::ADD_OFFSETS_TO_TXN
+            | api::TXN_OFFSET_COMMIT
+            | api::END_TXN => self.route_insight(pass, frame, head),
+            key if addresses::newest(key) >= 0 && version > addresses::newest(key) => {
+                Err(End::UnknownVersion {
+                    api: api::name(key),
+                    version,
+                })
+            }
+            key if addresses::rewrites(key, version) => {
+                Ok(self.forward(pass, frame, head, Reply::Addresses))
+            }
+            _ => Ok(self.forward(pass, frame, head, Reply::Pass)),
+        }
+    }
+
+    /// Sends the frame on as it comes, its reply being owed.
+    pub(super) fn forward(
+        &mut self,
+        pass: &mut Pass<'_>,
+        frame: Frame<'_>,
+        head: RequestHead,
+        reply: Reply,
+    ) -> bool {
+        let owed = self.owed(pass, frame, head, reply);
+        self.owe(owed);
+        self.pass_on(pass, frame);
+        true
+    }
+
+    /// Sends the frame on as it comes.
+    pub(super) fn pass_on(&mut self, pass: &mut Pass<'_>, frame: Frame<'_>) {
+        pass.keep(frame.arrived());
+        self.request = RequestStage::Pass { left: frame.left() };
+    }
+
+    /// Drops the frame and answers it here.
+    pub(super) fn answer_here(
+        &mut self,
+        pass: &mut Pass<'_>,
+        frame: Frame<'_>,
+        head: RequestHead,
+        answer: Bytes,
+    ) -> bool {
+        let owed = self.owed(pass, frame, head, Reply::Ready(answer));
+        pass.drop(frame.arrived());
+        self.request = RequestStage::Drop {
+            left: frame.left(),
+            owed: Box::new(owed),
+        };
+        true
+    }
+
+    pub(super) fn owed(
+        &self,
+        pass: &Pass<'_>,
+        frame: Frame<'_>,
+        head: RequestHead,
+        reply: Reply,
+    ) -> Owed {
+        Owed {
+            head,
+            reply,
+            tickets: 0,
+            end: pass.position() + (PREFIX + frame.len) as u64,
+            at: self.now.into_std(),
+            sent: None,
+            timeout: None,
+        }
+    }
+
+    pub(super) fn owe(&mut self, owed: Owed) {
+        self.shared.asked();
+        self.pipeline.push(owed);
+    }
+
+    /// Asks for `len` bytes of the frame before it is looked at again.
+    pub(super) fn want(&mut self, len: usize) -> bool {
+        self.inbox_wanted = PREFIX + len;
+        false
+    }
+
+    fn route_token(&mut self, pass: &mut Pass<'_>, frame: Frame<'_>) -> Result<bool, End> {
+        if !frame.whole() {
+            return Ok(self.want(frame.len));
+        }
+        self.authentication.token(frame.bytes);
+        let head = RequestHead {
+            api_key: api::SASL_AUTHENTICATE,
+            api_version: 0,
+            correlation_id: 0,
+        };
+        Ok(self.forward(pass, frame, head, Reply::Token))
+    }
+
+    fn route_sasl(
+        &mut self,
+        pass: &mut Pass<'_>,
+        frame: Frame<'_>,
+        head: RequestHead,
+    ) -> Result<bool, End> {
+        if !frame.whole() {
+            return Ok(self.want(frame.len));
+        }
+        let version = head.api_version;
+        let Some(flexible) = header::flexible(head.api_key, version) else {
+            return Ok(self.forward(pass, frame, head, Reply::Pass));
+        };
+        let malformed = |error| self.malformed(Side::Client, error);
+        let at = header::body_at(frame.bytes, flexible)
+            .map_err(malformed)?
+            .unwrap_or(frame.len);
+        let body = frame.bytes.get(at..).unwrap_or_default();
+        let reply = if head.api_key == api::SASL_HANDSHAKE {
+            let mechanism = sasl::handshake_mechanism(version, body).map_err(malformed)?;
+            self.authentication.handshake(mechanism, version);
+            Reply::Handshake
+        } else {
+            let token = sasl::authenticate_token(version, body).map_err(malformed)?;
+            self.authentication.token(token);
+            Reply::Authenticate
+        };
+        self.prove();
+        Ok(self.forward(pass, frame, head, reply))
+    }
+
+    fn route_insight(
+        &mut self,
+        pass: &mut Pass<'_>,
+        frame: Frame<'_>,
+        head: RequestHead,
+    ) -> Result<bool, End> {
+        if !frame.whole() {
+            return Ok(self.want(frame.len));
+        }
+        let claim = transactions::claim(head.api_key, head.api_version, frame.bytes);
+        let reply = match claim {
+            Ok(Some(claim)) => Reply::Insight(Box::new(claim)),
+            Ok(None) => Reply::Pass,
+            Err(error) => {
+                // What cannot be read costs insight, never the request.
+                tracing::debug!(%error, "cannot read a request to a coordinator");
+                Reply::Pass
+            }
+        };
+        Ok(self.forward(pass, frame, head, reply))
+    }
+
+    /// What the client has proven may have changed.
+    pub(super) fn prove(&mut self) {
+        let identity = self.authentication.identity();
+        self.realm = self.shared.ledger.realm(&identity);
+        self.info.set_user(&identity);
+    }
+
+    /// Keeps what the client calls itself.
+    fn introduce(&self, frame: &[u8]) {
+        self.info.requests.fetch_add(1, Ordering::Relaxed);
+        if self.info.client_id.get().is_some() {
+            return;
+        }
+        if let Ok(Some(client_id)) = header::client_id(frame) {
+            let client_id = String::from_utf8_lossy(client_id);
+            self.info.client_id.get_or_init(|| client_id.into());
+        }
+    }
+
+    pub(super) fn malformed(&self, side: Side, error: WireError) -> End {
+        let malformed = self
+            .shared
+            .metrics
+            .bad_frames
+            .with(side, BadFrame::Malformed);
+        malformed.inc();
+        End::Malformed(side, error)
+    }
+}

@@ -1,0 +1,365 @@
+//! What all sessions share, and what an operator sees of each.
+
+use crate::config::Config;
+use crate::events::Events;
+use crate::ids::NodeId;
+use crate::ledger::{Identity, Ledger};
+use crate::metrics::{
+    Api, BadFrame, ConnectError, DisconnectCause, Metrics, Outcome, Presence, Side,
+};
+use crate::session::pipeline::Owed;
+use crate::upstream::{Brokers, DialError, Learned, ProbeError, Target, ask, dial};
+use crate::wire::frame::{FrameError, Stranger};
+use dashmap::DashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+/// How often a failure that repeats with every client's retry is told.
+const TELL_EVERY: Duration = Duration::from_secs(5);
+
+/// The port that a client came in by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Door {
+    /// The bootstrap port.
+    Bootstrap(u16),
+    /// The port of a broker slot.
+    Broker(u16),
+}
+
+impl Door {
+    /// Its number.
+    #[must_use]
+    pub fn port(self) -> u16 {
+        match self {
+            Self::Bootstrap(port) | Self::Broker(port) => port,
+        }
+    }
+}
+
+/// What all sessions share.
+pub struct Shared {
+    /// What the process was told to do.
+    pub config: Config,
+    /// All windows.
+    pub ledger: Ledger,
+    /// The slot table.
+    pub brokers: Brokers,
+    /// All metrics.
+    pub metrics: Arc<Metrics>,
+    /// The event ring.
+    pub events: Arc<Events>,
+    /// The sessions that are open, by number.
+    pub sessions: DashMap<u64, Arc<Info>>,
+    /// Addresses that lead to hapax itself.
+    pub ours: Vec<SocketAddr>,
+    sessions_made: AtomicU64,
+    /// Whether the last attempt to reach a broker succeeded.
+    reachable: AtomicBool,
+    told: Mutex<Option<Instant>>,
+    /// Notified whenever a session ends.
+    pub gone: Notify,
+}
+
+impl Shared {
+    /// Everything at its beginning.
+    #[must_use]
+    pub fn new(
+        config: Config,
+        ledger: Ledger,
+        brokers: Brokers,
+        metrics: Arc<Metrics>,
+        events: Arc<Events>,
+        ours: Vec<SocketAddr>,
+    ) -> Self {
+        Self {
+            config,
+            ledger,
+            brokers,
+            metrics,
+            events,
+            sessions: DashMap::new(),
+            ours,
+            sessions_made: AtomicU64::new(0),
+            reachable: AtomicBool::new(false),
+            told: Mutex::new(None),
+            gone: Notify::new(),
+        }
+    }
+
+    /// Connects to a broker.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`dial`].
+    pub async fn dial(&self, target: &Target) -> Result<TcpStream, DialError> {
+        let ours = |address: SocketAddr| self.is_ours(address);
+        let dialled = dial(target, self.config.timeouts.connect, ours).await;
+        let reached = dialled.is_ok();
+        if target.node.is_none() {
+            if !reached {
+                self.brokers.bootstrap_failed();
+            }
+            self.reachable.store(reached, Ordering::Relaxed);
+        } else if reached {
+            self.reachable.store(true, Ordering::Relaxed);
+        }
+        dialled
+    }
+
+    /// Asks the upstream whether it is there, unless a client's connection
+    /// shows that it is.
+    ///
+    /// # Errors
+    ///
+    /// Why no client could be served now.
+    pub async fn probe(&self) -> Result<(), ProbeError> {
+        let served = |info: dashmap::mapref::multiple::RefMulti<'_, u64, Arc<Info>>| {
+            info.upstream.get().is_some()
+        };
+        if self.reachable() && self.sessions.iter().any(served) {
+            return Ok(());
+        }
+        let asked = match self.dial(&self.brokers.bootstrap()).await {
+            Ok(upstream) => ask(upstream, self.config.timeouts.connect).await,
+            Err(error) => Err(error.into()),
+        };
+        self.reachable.store(asked.is_ok(), Ordering::Relaxed);
+        asked
+    }
+
+    /// Whether a broker could be reached when that was tried last.
+    #[must_use]
+    pub fn reachable(&self) -> bool {
+        self.reachable.load(Ordering::Relaxed)
+    }
+
+    fn is_ours(&self, address: SocketAddr) -> bool {
+        let ip = address.ip().to_canonical();
+        self.ours.iter().any(|own| {
+            own.port() == address.port()
+                && (own.ip().to_canonical() == ip
+                    || (own.ip().is_unspecified() && ip.is_loopback()))
+        })
+    }
+
+    pub(super) fn cannot_dial(&self, target: &Target, error: &DialError) {
+        let cause = match error {
+            DialError::Resolve { .. } => ConnectError::Resolve,
+            DialError::Connect { source, .. }
+                if source.kind() == std::io::ErrorKind::ConnectionRefused =>
+            {
+                ConnectError::Refused
+            }
+            DialError::Timeout { .. } => ConnectError::Timeout,
+            DialError::Loop { .. } => ConnectError::Loop,
+            DialError::Connect { .. } | DialError::Nothing => ConnectError::Other,
+        };
+        self.metrics.upstream_connect_errors.with(cause).inc();
+        if self.may_tell() {
+            let node = target.node.map(NodeId::to_wire);
+            tracing::error!(node, reason = %error, "cannot reach the broker, client closed");
+        }
+    }
+
+    /// Whether it is time again to tell of something that repeats.
+    fn may_tell(&self) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_some_and(|at| at.elapsed() < TELL_EVERY) {
+            return false;
+        }
+        *told = Some(Instant::now());
+        true
+    }
+
+    /// The port that clients are told for a broker; 0 where none is left,
+    /// which no client can mistake for a broker.
+    pub(super) fn port_for(&self, node: NodeId, host: &str, port: u16) -> u16 {
+        match self.brokers.learn(node, host, port, Instant::now()) {
+            Learned::Port(port) => port,
+            Learned::Exhausted(news) => {
+                if news {
+                    self.metrics.broker_slots_exhausted.inc();
+                    tracing::error!(
+                        %node,
+                        host,
+                        port,
+                        "no port left for this broker: widen --broker-ports; clients cannot reach it"
+                    );
+                }
+                0
+            }
+        }
+    }
+
+    /// The host that the clients of a connection are told.
+    pub(super) fn advertised(&self, client: &TcpStream) -> Arc<str> {
+        if let Some(host) = &self.config.advertised_host {
+            return host.as_str().into();
+        }
+        let bound = self.config.listen.ip();
+        let ip = if bound.is_unspecified() {
+            client.local_addr().map_or(bound, |a| a.ip().to_canonical())
+        } else {
+            bound
+        };
+        ip.to_string().into()
+    }
+
+    /// Counts an orphan session, if another one is allowed.
+    pub(super) fn orphan(&self) -> Option<Presence> {
+        let gauge = &self.metrics.orphan_sessions;
+        let limit = i64::try_from(self.config.limits.orphans).unwrap_or(i64::MAX);
+        (gauge.get() < limit).then(|| Presence::of(gauge))
+    }
+
+    pub(super) fn received(&self, side: Side, bytes: usize) {
+        self.metrics.received_bytes.with(side).inc_by(bytes as u64);
+    }
+
+    pub(super) fn sent(&self, side: Side, bytes: u64) {
+        self.metrics.sent_bytes.with(side).inc_by(bytes);
+    }
+
+    pub(super) fn asked(&self) {
+        self.metrics.requests_in_flight.inc();
+    }
+
+    /// A request has its answer, or will get none.
+    pub(super) fn answered(&self, owed: &Owed, ok: bool, now: Instant) {
+        let outcome = if ok { Outcome::Ok } else { Outcome::Error };
+        self.done(owed, outcome, now);
+    }
+
+    /// A request was answered by hapax itself.
+    pub(super) fn short_circuited(&self, owed: &Owed, now: Instant) {
+        self.done(owed, Outcome::ShortCircuit, now);
+    }
+
+    fn done(&self, owed: &Owed, outcome: Outcome, now: Instant) {
+        let api = Api::from_key(owed.head.api_key);
+        self.metrics.requests_in_flight.dec();
+        self.metrics.requests.with(api, outcome).inc();
+        let took = now.saturating_duration_since(owed.at);
+        self.metrics
+            .request_duration
+            .with(api)
+            .observe(took.as_secs_f64());
+    }
+
+    pub(super) fn disconnected(&self, cause: DisconnectCause) {
+        self.metrics.client_disconnects.with(cause).inc();
+    }
+
+    /// Counts bytes that are no Kafka frame, and says what they probably are.
+    pub(super) fn bad_frame(&self, side: Side, first: &[u8], error: &FrameError) {
+        let stranger = Stranger::recognise(first);
+        let reason = match (stranger, error) {
+            (Some(Stranger::Tls), _) => BadFrame::Tls,
+            (Some(Stranger::Http | Stranger::Http2), _) => BadFrame::Http,
+            (Some(Stranger::ProxyProtocol), _) => BadFrame::ProxyProtocol,
+            (None, FrameError::Negative(_)) => BadFrame::Negative,
+            (None, FrameError::TooShort { .. }) => BadFrame::Short,
+            (None, FrameError::TooLong { .. }) => BadFrame::TooLong,
+        };
+        self.metrics.bad_frames.with(side, reason).inc();
+        if let Some(stranger) = stranger {
+            let side = side.label();
+            tracing::warn!(side, likely_cause = %stranger, "these bytes are not Kafka's protocol");
+        }
+    }
+}
+
+/// What an operator sees of a session.
+#[derive(Debug)]
+pub struct Info {
+    /// The client's address.
+    pub client: SocketAddr,
+    /// The port it came in by.
+    pub door: Door,
+    /// Its client.id, once a request said it.
+    pub client_id: OnceLock<Arc<str>>,
+    /// The broker it leads to, where known.
+    pub node: OnceLock<NodeId>,
+    /// The broker's address.
+    pub upstream: OnceLock<SocketAddr>,
+    /// The user it authenticated as.
+    pub user: Mutex<Option<String>>,
+    /// Requests so far.
+    pub requests: AtomicU64,
+    /// Requests without an answer.
+    pub in_flight: AtomicUsize,
+    /// Whether a request of it is held.
+    pub held: AtomicBool,
+    /// Whether the client is gone and only acknowledgements are awaited.
+    pub orphan: AtomicBool,
+    /// When it came.
+    pub since: Instant,
+}
+
+impl Info {
+    pub(super) fn new(client: &TcpStream, door: Door) -> Self {
+        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+        Self {
+            client: client.peer_addr().unwrap_or(unknown),
+            door,
+            client_id: OnceLock::new(),
+            node: OnceLock::new(),
+            upstream: OnceLock::new(),
+            user: Mutex::new(None),
+            requests: AtomicU64::new(0),
+            in_flight: AtomicUsize::new(0),
+            held: AtomicBool::new(false),
+            orphan: AtomicBool::new(false),
+            since: Instant::now(),
+        }
+    }
+
+    pub(super) fn connected(&self, node: Option<NodeId>, upstream: &TcpStream) {
+        if let Some(node) = node {
+            self.node.get_or_init(|| node);
+        }
+        if let Ok(address) = upstream.peer_addr() {
+            self.upstream.get_or_init(|| address);
+        }
+    }
+}
+
+impl Info {
+    pub(super) fn set_user(&self, identity: &Identity) {
+        let user = match identity {
+            Identity::User { user, .. } => Some(user.clone()),
+            Identity::Anonymous | Identity::Local { .. } | Identity::Unproven => None,
+        };
+        *self.user.lock().unwrap_or_else(PoisonError::into_inner) = user;
+    }
+}
+
+/// A session's place in the list of sessions, for as long as it lives.
+pub(super) struct Registered {
+    shared: Arc<Shared>,
+    number: u64,
+    _present: Presence,
+}
+
+impl Registered {
+    pub(super) fn new(shared: &Arc<Shared>, info: &Arc<Info>) -> Self {
+        let number = shared.sessions_made.fetch_add(1, Ordering::Relaxed);
+        shared.sessions.insert(number, Arc::clone(info));
+        Self {
+            shared: Arc::clone(shared),
+            number,
+            _present: Presence::of(&shared.metrics.client_connections),
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.shared.sessions.remove(&self.number);
+        self.shared.gone.notify_one();
+    }
+}

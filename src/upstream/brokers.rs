@@ -1,0 +1,369 @@
+//! The slot table: broker node ids and the local ports that lead to them.
+//!
+//! A node's slot is its id modulo the range, so that a restarted hapax and
+//! every replica of a gateway agree; a collision takes the next free slot and
+//! keeps it. Any node id is allowed: managed clusters number theirs without end.
+
+use crate::config::{AddressMap, HostPort};
+use crate::ids::NodeId;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Where a connection to one of our ports goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Target {
+    /// The broker, where the port leads to one.
+    pub node: Option<NodeId>,
+    /// Addresses to try in turn.
+    pub addresses: Vec<HostPort>,
+}
+
+/// What learning an address came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Learned {
+    /// This port of ours leads to the broker.
+    Port(u16),
+    /// No port is left; `true` the first time that this broker finds none.
+    Exhausted(bool),
+}
+
+/// A broker as an operator sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Broker {
+    /// Its node id.
+    pub node: NodeId,
+    /// What it advertises.
+    pub address: HostPort,
+    /// Where hapax connects for it.
+    pub reached_at: HostPort,
+    /// The port of ours that leads to it, if one was left.
+    pub port: Option<u16>,
+    /// Whether the cluster no longer lists it.
+    pub vanished: bool,
+}
+
+/// The slot table.
+pub struct Brokers {
+    bootstrap: Vec<HostPort>,
+    reachable: AddressMap,
+    first_port: u16,
+    grace: Duration,
+    fixed: HashMap<NodeId, usize>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// By slot; `slots.len()` is the size of the port range.
+    slots: Vec<Option<Slot>>,
+    /// Brokers that found no slot, so that each is told of once.
+    homeless: HashMap<NodeId, HostPort>,
+    /// Which bootstrap server is tried first; moves on when one fails.
+    bootstrap_first: usize,
+}
+
+struct Slot {
+    node: NodeId,
+    address: HostPort,
+    vanished: Option<Instant>,
+}
+
+impl Brokers {
+    /// A table for the ports of `range`, in which `fixed` nodes have set ports.
+    #[must_use]
+    pub fn new(
+        bootstrap: Vec<HostPort>,
+        reachable: AddressMap,
+        range: &RangeInclusive<u16>,
+        fixed: &BTreeMap<i32, u16>,
+        grace: Duration,
+    ) -> Self {
+        let first_port = *range.start();
+        let fixed = fixed
+            .iter()
+            .filter_map(|(node, port)| {
+                let slot = usize::from(port.checked_sub(first_port)?);
+                Some((NodeId::from_wire(*node)?, slot))
+            })
+            .collect();
+        Self {
+            bootstrap,
+            reachable,
+            first_port,
+            grace,
+            fixed,
+            state: Mutex::new(State {
+                slots: range.clone().map(|_| None).collect(),
+                homeless: HashMap::new(),
+                bootstrap_first: 0,
+            }),
+        }
+    }
+
+    /// The cluster says that a broker is at this address.
+    pub fn learn(&self, node: NodeId, host: &str, port: u16, now: Instant) -> Learned {
+        let mut state = self.state();
+        let Some(at) = self.slot_of(&state, node, now) else {
+            let before = state.homeless.insert(node, address(host, port));
+            return Learned::Exhausted(before.is_none());
+        };
+        state.homeless.remove(&node);
+        match &mut state.slots[at] {
+            Some(slot) if slot.node == node => {
+                slot.vanished = None;
+                if slot.address.host != host || slot.address.port != port {
+                    tracing::info!(%node, from = %slot.address, host, port, "broker moved");
+                    slot.address = address(host, port);
+                }
+            }
+            slot => {
+                let local = self.port(at);
+                tracing::info!(%node, host, port, local, "broker has a port");
+                *slot = Some(Slot {
+                    node,
+                    address: address(host, port),
+                    vanished: None,
+                });
+            }
+        }
+        Learned::Port(self.port(at))
+    }
+
+    /// The cluster listed all of its brokers: the others have vanished.
+    pub fn listed(&self, nodes: &[NodeId], now: Instant) {
+        let mut state = self.state();
+        state.homeless.retain(|node, _| nodes.contains(node));
+        for slot in state.slots.iter_mut().flatten() {
+            if nodes.contains(&slot.node) {
+                slot.vanished = None;
+            } else if slot.vanished.is_none() {
+                tracing::info!(node = %slot.node, "broker is no longer listed");
+                slot.vanished = Some(now);
+            }
+        }
+    }
+
+    /// Where a connection to the bootstrap port goes.
+    #[must_use]
+    pub fn bootstrap(&self) -> Target {
+        let first = self.state().bootstrap_first;
+        let addresses = self.bootstrap.iter().cycle().skip(first);
+        Target {
+            node: None,
+            addresses: addresses.take(self.bootstrap.len()).cloned().collect(),
+        }
+    }
+
+    /// A bootstrap server could not be reached: try the next one first.
+    pub fn bootstrap_failed(&self) {
+        let mut state = self.state();
+        state.bootstrap_first = (state.bootstrap_first + 1) % self.bootstrap.len().max(1);
+    }
+
+    /// Where a connection to a broker port goes; to the bootstrap servers
+    /// while no broker has it.
+    #[must_use]
+    pub fn target(&self, port: u16) -> Target {
+        let slot = port.checked_sub(self.first_port).map(usize::from);
+        let known = slot.and_then(|at| {
+            let state = self.state();
+            let slot = state.slots.get(at)?.as_ref()?;
+            Some((slot.node, slot.address.clone()))
+        });
+        let Some((node, address)) = known else {
+            return self.bootstrap();
+        };
+        Target {
+            node: Some(node),
+            addresses: vec![self.reached_at(&address)],
+        }
+    }
+
+    /// Every broker, those with a port first.
+    #[must_use]
+    pub fn all(&self) -> Vec<Broker> {
+        let state = self.state();
+        let housed = state.slots.iter().enumerate().filter_map(|(at, slot)| {
+            let Slot {
+                node,
+                address,
+                vanished,
+            } = slot.as_ref()?;
+            Some(self.broker(*node, address, Some(self.port(at)), vanished.is_some()))
+        });
+        let homeless = state
+            .homeless
+            .iter()
+            .map(|(node, address)| self.broker(*node, address, None, false));
+        housed.chain(homeless).collect()
+    }
+
+    fn broker(
+        &self,
+        node: NodeId,
+        address: &HostPort,
+        port: Option<u16>,
+        vanished: bool,
+    ) -> Broker {
+        Broker {
+            node,
+            reached_at: self.reached_at(address),
+            address: address.clone(),
+            port,
+            vanished,
+        }
+    }
+
+    fn reached_at(&self, address: &HostPort) -> HostPort {
+        let (host, port) = self.reachable.reach(&address.host, address.port);
+        HostPort { host, port }
+    }
+
+    /// The slot that a node has, or may take.
+    fn slot_of(&self, state: &State, node: NodeId, now: Instant) -> Option<usize> {
+        if let Some(fixed) = self.fixed.get(&node) {
+            return Some(*fixed);
+        }
+        let size = state.slots.len();
+        let home = usize::try_from(node.to_wire()).ok()? % size.max(1);
+        let mut free = None;
+        let mut abandoned = None;
+        for at in (home..size).chain(0..home) {
+            if self.fixed.values().any(|fixed| *fixed == at) {
+                continue;
+            }
+            match &state.slots[at] {
+                Some(slot) if slot.node == node => return Some(at),
+                Some(slot) => {
+                    let gone = slot
+                        .vanished
+                        .is_some_and(|since| now.duration_since(since) >= self.grace);
+                    if gone {
+                        abandoned = abandoned.or(Some(at));
+                    }
+                }
+                None => free = free.or(Some(at)),
+            }
+        }
+        free.or(abandoned)
+    }
+
+    fn port(&self, slot: usize) -> u16 {
+        let slot = u16::try_from(slot).expect("a slot is a place in a range of ports");
+        self.first_port + slot
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn address(host: &str, port: u16) -> HostPort {
+    HostPort {
+        host: host.to_owned(),
+        port,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn brokers(range: RangeInclusive<u16>, fixed: &[(i32, u16)]) -> Brokers {
+        let bootstrap = vec![address("boot-a", 9092), address("boot-b", 9092)];
+        let fixed = fixed.iter().copied().collect();
+        Brokers::new(
+            bootstrap,
+            AddressMap::default(),
+            &range,
+            &fixed,
+            Duration::from_secs(600),
+        )
+    }
+
+    fn node(id: i32) -> NodeId {
+        NodeId::from_wire(id).unwrap()
+    }
+
+    fn learn(b: &Brokers, id: i32, now: Instant) -> Learned {
+        b.learn(node(id), &format!("kafka-{id}"), 9092, now)
+    }
+
+    #[test]
+    fn any_node_id_has_a_port_and_keeps_it() {
+        let b = brokers(19093..=19192, &[]);
+        let now = Instant::now();
+        assert_eq!(learn(&b, 1, now), Learned::Port(19094));
+        assert_eq!(learn(&b, 70_000, now), Learned::Port(19093));
+        assert_eq!(learn(&b, i32::MAX, now), Learned::Port(19093 + 47));
+        assert_eq!(learn(&b, 70_000, now), Learned::Port(19093));
+        let target = b.target(19093);
+        assert_eq!(target.node, Some(node(70_000)));
+        assert_eq!(target.addresses, [address("kafka-70000", 9092)]);
+    }
+
+    #[test]
+    fn a_collision_takes_the_next_free_slot_and_keeps_it() {
+        let b = brokers(100..=102, &[]);
+        let now = Instant::now();
+        assert_eq!(learn(&b, 3, now), Learned::Port(100));
+        assert_eq!(learn(&b, 0, now), Learned::Port(101));
+        assert_eq!(learn(&b, 3, now), Learned::Port(100));
+        assert_eq!(learn(&b, 0, now), Learned::Port(101));
+    }
+
+    #[test]
+    fn more_brokers_than_ports_is_told_once_a_broker() {
+        let b = brokers(100..=101, &[]);
+        let now = Instant::now();
+        learn(&b, 0, now);
+        learn(&b, 1, now);
+        assert_eq!(learn(&b, 2, now), Learned::Exhausted(true));
+        assert_eq!(learn(&b, 2, now), Learned::Exhausted(false));
+        assert_eq!(learn(&b, 1, now), Learned::Port(101));
+    }
+
+    #[test]
+    fn the_slot_of_a_vanished_broker_is_given_on_after_the_grace_time() {
+        let b = brokers(100..=100, &[]);
+        let start = Instant::now();
+        learn(&b, 0, start);
+        b.listed(&[node(5)], start);
+        let soon = start + Duration::from_secs(599);
+        assert_eq!(learn(&b, 5, soon), Learned::Exhausted(true));
+        let late = start + Duration::from_secs(600);
+        assert_eq!(learn(&b, 5, late), Learned::Port(100));
+        assert_eq!(b.target(100).node, Some(node(5)));
+    }
+
+    #[test]
+    fn a_broker_that_comes_back_keeps_its_slot() {
+        let b = brokers(100..=100, &[]);
+        let start = Instant::now();
+        learn(&b, 0, start);
+        b.listed(&[], start);
+        learn(&b, 0, start);
+        let late = start + Duration::from_secs(601);
+        assert_eq!(learn(&b, 5, late), Learned::Exhausted(true));
+    }
+
+    #[test]
+    fn fixed_slots_belong_to_their_node_alone() {
+        let b = brokers(100..=101, &[(7, 100)]);
+        let now = Instant::now();
+        assert_eq!(learn(&b, 0, now), Learned::Port(101));
+        assert_eq!(learn(&b, 7, now), Learned::Port(100));
+        assert_eq!(learn(&b, 2, now), Learned::Exhausted(true));
+    }
+
+    #[test]
+    fn a_port_without_a_broker_leads_to_the_bootstrap_servers_in_turn() {
+        let b = brokers(100..=101, &[]);
+        assert_eq!(b.target(100), b.bootstrap());
+        assert_eq!(b.bootstrap().addresses[0].host, "boot-a");
+        b.bootstrap_failed();
+        assert_eq!(b.bootstrap().addresses[0].host, "boot-b");
+        assert_eq!(b.bootstrap().addresses.len(), 2);
+    }
+}

@@ -1,0 +1,110 @@
+//! Connecting to a broker.
+
+use super::Target;
+use crate::config::HostPort;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::{TcpStream, lookup_host};
+
+/// Why no address of a target could be reached.
+#[derive(Debug, thiserror::Error)]
+pub enum DialError {
+    /// The name is not known here.
+    #[error(
+        "{address} does not resolve here ({source}); if brokers advertise it, map it with --upstream-address-map"
+    )]
+    Resolve {
+        /// What was looked up.
+        address: HostPort,
+        /// What the resolver said.
+        source: std::io::Error,
+    },
+    /// Nobody listens there, or the network refused.
+    #[error("cannot connect to {address}: {source}")]
+    Connect {
+        /// What was dialled.
+        address: HostPort,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// No answer in time.
+    #[error("no answer from {address} within {after:?}")]
+    Timeout {
+        /// What was dialled.
+        address: HostPort,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The address is our own.
+    #[error("{address} is hapax itself; point --upstream at the brokers, not at hapax")]
+    Loop {
+        /// What was dialled.
+        address: HostPort,
+    },
+    /// There was nothing to dial.
+    #[error("no address to connect to")]
+    Nothing,
+}
+
+/// Connects to the first address of the target that answers.
+///
+/// # Errors
+///
+/// The last address's error.
+pub async fn dial(
+    target: &Target,
+    timeout: Duration,
+    ours: impl Fn(SocketAddr) -> bool,
+) -> Result<TcpStream, DialError> {
+    let mut last = DialError::Nothing;
+    for address in &target.addresses {
+        let attempt = tokio::time::timeout(timeout, dial_one(address, &ours)).await;
+        match attempt {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = error,
+            Err(_) => {
+                last = DialError::Timeout {
+                    address: address.clone(),
+                    after: timeout,
+                }
+            }
+        }
+    }
+    Err(last)
+}
+
+async fn dial_one(
+    address: &HostPort,
+    ours: &impl Fn(SocketAddr) -> bool,
+) -> Result<TcpStream, DialError> {
+    let resolved = lookup_host((address.host.as_str(), address.port))
+        .await
+        .map_err(|source| DialError::Resolve {
+            address: address.clone(),
+            source,
+        })?;
+    let mut last = DialError::Nothing;
+    for socket_address in resolved {
+        if ours(socket_address) {
+            return Err(DialError::Loop {
+                address: address.clone(),
+            });
+        }
+        match TcpStream::connect(socket_address).await {
+            Ok(stream) => {
+                // Kafka frames are written whole: Nagle would only delay them.
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(%error, "cannot set TCP_NODELAY upstream");
+                }
+                return Ok(stream);
+            }
+            Err(source) => {
+                last = DialError::Connect {
+                    address: address.clone(),
+                    source,
+                }
+            }
+        }
+    }
+    Err(last)
+}

@@ -1,0 +1,451 @@
+//! One producer on one partition: what it sent, what the cluster said of it,
+//! and what is to become of its next batch.
+//!
+//! Pure: no clock, no socket, no lock. The ledger keeps windows and hands in
+//! the time; sessions ask [`Window::judge`], and tell what they did by
+//! [`Window::commit`], [`Window::mirrored`], [`Window::absorbed`] and
+//! [`Window::settle`].
+//!
+//! ```text
+//!             judge: Forward            settle: written
+//!  (arrives) ───────────────▶ Sent ───────────────────────▶ a Fact in the ring
+//!      │                       │ │
+//!      │ judge: Mirror         │ └── 7, 20, a lost connection ──▶ Unknown
+//!      ▼                       │                                    │
+//!  NotWritten ◀── 6, 19, 45 … ─┘          WRITTEN ≻ UNKNOWN ≻ NOT_WRITTEN
+//! ```
+//!
+//! Outcomes add up per identity: that a second attempt failed for certain
+//! says nothing of the first, so an Unknown attempt stays Unknown beside it.
+
+mod attempt;
+mod fact;
+mod judge;
+mod outcome;
+mod settle;
+
+#[cfg(test)]
+mod tests;
+
+use crate::ids::{BatchId, Epoch, NodeId, Sequence};
+use attempt::{Attempt, State};
+use fact::Ring;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+pub use attempt::{AttemptId, OPEN_MAX};
+pub use fact::{Ack, AckedBy};
+pub use outcome::{Outcome, classify};
+pub use settle::{Sender, Settled};
+
+/// Seconds since the process started; all the time a window needs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Time(pub u32);
+
+impl Time {
+    /// Whether `self` lies no more than `span` before `now`.
+    #[must_use]
+    pub fn within(self, span: Duration, now: Self) -> bool {
+        u64::from(now.0.saturating_sub(self.0)) <= span.as_secs()
+    }
+}
+
+/// The upstream connection a batch goes to; never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Link(pub NonZeroU32);
+
+/// Who a client has proven to be; equal for two sessions exactly when one may
+/// be given the answers that the other earned (SEMANTICS 7.3, A5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Realm(pub NonZeroU32);
+
+/// How many replicas must have a batch before the broker answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Acks {
+    /// `acks=-1`: all in-sync replicas.
+    All,
+    /// `acks=1`: the leader.
+    Leader,
+    /// `acks=0`: nobody, and no answer comes.
+    None,
+}
+
+impl Acks {
+    /// The acks of a request, or `None` for a value that brokers refuse (21).
+    #[must_use]
+    pub fn from_wire(raw: i16) -> Option<Self> {
+        match raw {
+            -1 => Some(Self::All),
+            0 => Some(Self::None),
+            1 => Some(Self::Leader),
+            _ => None,
+        }
+    }
+}
+
+/// Whether hapax only counts, or also acts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Every batch is forwarded as it comes.
+    Observe,
+    /// Duplicates are absorbed, order is kept.
+    Absorb,
+}
+
+/// The operator's choices that windows follow.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Whether hapax acts on what it sees.
+    pub mode: Mode,
+    /// How long a fact may answer a retry and an open attempt may shape one.
+    pub ttl: Duration,
+    /// Facts kept, `1..=1024`.
+    pub window_batches: usize,
+    /// Whether duplicates of transactional batches are absorbed as well.
+    pub absorb_transactional: bool,
+    /// Whether a 45 that only follows from an open predecessor is shown to
+    /// the client as the predecessor's error.
+    pub shield45: bool,
+}
+
+/// A batch at the door, and how it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Which batch it is.
+    pub batch: BatchId,
+    /// Whether it belongs to a transaction.
+    pub transactional: bool,
+    /// What its request asks for.
+    pub acks: Acks,
+    /// Who sends it; `None` where that cannot be told, which forbids absorbing.
+    pub realm: Option<Realm>,
+    /// The broker it is addressed to, where known.
+    pub node: Option<NodeId>,
+    /// The connection it would leave on.
+    pub link: Link,
+    /// When it came.
+    pub now: Time,
+    /// Whether it may still wait for another batch.
+    pub patient: bool,
+}
+
+/// What a batch is (SEMANTICS 7.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// The next one, or one that nothing known speaks against.
+    InOrder,
+    /// The first that this window sees of its producer (row 9).
+    FirstSeen,
+    /// Equal to an acknowledged batch (row 2).
+    Duplicate,
+    /// Equal to a batch that is on its way (row 3).
+    DuplicateInFlight,
+    /// Equal to a batch of unknown outcome (row 4).
+    DuplicateUnknown,
+    /// One that was never written, or a part of it, again (row 5).
+    Retry,
+    /// The sequence range of another batch with other bytes (row 2′).
+    SequenceReuse,
+    /// Parts of known batches, or older than all that is remembered (row 14).
+    Overlap,
+    /// Of an epoch below one that the cluster has accepted (row 6).
+    StaleEpoch,
+    /// The first batch of a higher epoch (row 7).
+    NewEpoch,
+    /// Of a higher epoch that did not begin here (row 8).
+    NewEpochMidway,
+    /// Sequence numbers are missing before it (rows 11 to 13).
+    Gap(Gap),
+}
+
+/// Missing sequence numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gap {
+    /// Whether the missing batch was seen to fail, or never seen.
+    pub kind: GapKind,
+    /// The sequence that should have come.
+    pub expected: Sequence,
+    /// How many sequence numbers are missing.
+    pub missing: u32,
+}
+
+/// Why sequence numbers are missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GapKind {
+    /// The batch before it failed and has not come again.
+    PredecessorFailed,
+    /// The batch before it never came this way.
+    NeverSeen,
+}
+
+/// What is to be done with a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Send it on.
+    Forward,
+    /// Keep it until an earlier batch of the window is settled.
+    Hold,
+    /// Answer it with the cluster's earlier acknowledgement.
+    Replay(Ack),
+    /// Answer it with this error code; it was not forwarded.
+    Mirror(i16),
+}
+
+/// A judgement: what the batch is, and what is to be done.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    /// What it is.
+    pub class: Class,
+    /// What is to be done.
+    pub action: Action,
+    /// Whether this occurrence is seen for the first time: retries of a
+    /// flagged batch are not flagged again.
+    pub first_time: bool,
+}
+
+/// What is known of one producer on one partition.
+///
+/// At most [`OPEN_MAX`] open attempts and `window_batches` facts.
+#[derive(Debug)]
+pub struct Window {
+    /// The highest epoch in which the cluster acknowledged a batch here; every
+    /// fact in `acked` is of it.
+    epoch: Option<Epoch>,
+    acked: Ring,
+    /// In order of arrival; `open.len() <= OPEN_MAX`.
+    open: Vec<Attempt>,
+    /// The connection whose batches may follow each other without waiting:
+    /// the one on which the newest success came, until anything goes wrong.
+    gate: Option<Link>,
+    /// Where the log began when the newest fact came; −1 where the cluster
+    /// did not say.
+    log_start: i64,
+    /// Whose batches the facts are.
+    realm: Option<Realm>,
+    /// End of the newest batch sent with acks=0, after which nothing is known.
+    blind_end: Option<Sequence>,
+    /// CRC of the batch whose sequence re-use was flagged last.
+    flagged_crc: u32,
+    /// The missing sequence that was flagged last in this epoch.
+    flagged_gap: Option<Sequence>,
+    next_attempt: AttemptId,
+    touched: Time,
+    absorbed: u32,
+    /// Saturates; nobody counts further.
+    gaps: u16,
+    /// Whether a held request waits for this window to change.
+    waited_for: bool,
+}
+
+// With a million windows every field counts; 104 is what malloc gives for 112.
+const _: () = assert!(size_of::<Window>() <= 104);
+
+impl Window {
+    /// A window that knows nothing.
+    #[must_use]
+    pub fn new(now: Time) -> Self {
+        Self {
+            epoch: None,
+            acked: Ring::default(),
+            open: Vec::new(),
+            gate: None,
+            log_start: -1,
+            realm: None,
+            blind_end: None,
+            flagged_crc: 0,
+            flagged_gap: None,
+            next_attempt: AttemptId::default(),
+            touched: now,
+            absorbed: 0,
+            gaps: 0,
+            waited_for: false,
+        }
+    }
+
+    /// Notes that the batch leaves, and returns what to settle it by.
+    ///
+    /// `None`: it is forwarded untracked, because it asks for no answer or
+    /// [`OPEN_MAX`] attempts are already on their way.
+    #[must_use]
+    pub fn commit(&mut self, arrival: &Arrival, verdict: &Verdict) -> Option<Committed> {
+        let batch = arrival.batch;
+        self.note(arrival, verdict);
+        if self.gate != Some(arrival.link) {
+            self.gate = None;
+        }
+        if arrival.acks == Acks::None {
+            self.blind_end = Some(batch.end());
+            return None;
+        }
+        self.trust_only_leader(arrival.node);
+        self.drop_split_parent(&batch);
+        for follower in &mut self.open {
+            if follower.batch.epoch == batch.epoch && follower.batch.first.distance(batch.first) > 0
+            {
+                follower.mirrors = 0;
+            }
+        }
+        let id = self.next_attempt.take();
+        let gated = !self.gate_open(arrival);
+        let sent = Attempt {
+            batch: batch.into(),
+            state: State::Sent,
+            at: arrival.now,
+            id,
+            link: arrival.link,
+            mirrors: 0,
+        };
+        let again = self
+            .open
+            .iter_mut()
+            .find(|a| a.is(&batch) && matches!(a.state, State::NotWritten { .. }));
+        if let Some(again) = again {
+            *again = Attempt {
+                mirrors: again.mirrors,
+                ..sent
+            };
+        } else {
+            self.make_room()?;
+            self.open.push(sent);
+        }
+        Some(Committed { id, gated })
+    }
+
+    /// Notes that the batch was answered with a mirrored error.
+    pub fn mirrored(&mut self, arrival: &Arrival, verdict: &Verdict, code: i16) {
+        self.note(arrival, verdict);
+        let state = State::NotWritten {
+            code,
+            retriable: true,
+        };
+        if let Some(known) = self.open.iter_mut().find(|a| a.is(&arrival.batch)) {
+            known.mirrors = known.mirrors.saturating_add(1);
+            known.at = arrival.now;
+            known.state = state;
+            return;
+        }
+        if self.make_room().is_some() {
+            let id = self.next_attempt.take();
+            self.open.push(Attempt {
+                batch: arrival.batch.into(),
+                state,
+                at: arrival.now,
+                id,
+                link: arrival.link,
+                mirrors: 1,
+            });
+        }
+    }
+
+    /// Notes that the batch was answered from the ring. The broker did not
+    /// see it, so the next batch must again prove that it is in order there.
+    pub fn absorbed(&mut self, arrival: &Arrival, verdict: &Verdict) {
+        self.note(arrival, verdict);
+        self.absorbed = self.absorbed.saturating_add(1);
+        self.gate = None;
+    }
+
+    /// Forgets every fact: the log is not the one they were about.
+    pub fn forget(&mut self) {
+        self.acked.clear();
+        self.gate = None;
+    }
+
+    /// Whether nothing pins this window and no fact in it can be used again.
+    #[must_use]
+    pub fn idle(&self, span: Duration, now: Time) -> bool {
+        !self.touched.within(span, now) && self.open.iter().all(|a| a.state != State::Sent)
+    }
+
+    /// A held request waits for this window to change.
+    pub fn wait_for(&mut self) {
+        self.waited_for = true;
+    }
+
+    /// What an operator sees of it.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        Summary {
+            epoch: self
+                .epoch
+                .or_else(|| self.open.last().map(|a| a.batch.epoch)),
+            last_acked: self.acked.last().map(|f| (f.last(), f.last_offset())),
+            absorbed: self.absorbed,
+            gaps: u32::from(self.gaps),
+            touched: self.touched,
+        }
+    }
+
+    fn note(&mut self, arrival: &Arrival, verdict: &Verdict) {
+        self.touched = arrival.now;
+        match verdict.class {
+            Class::SequenceReuse => self.flagged_crc = arrival.batch.crc,
+            Class::Gap(gap) if verdict.first_time => {
+                self.flagged_gap = Some(gap.expected);
+                self.gaps = self.gaps.saturating_add(1);
+            }
+            _ => {}
+        }
+    }
+
+    fn gate_open(&self, arrival: &Arrival) -> bool {
+        self.gate == Some(arrival.link) && self.epoch == Some(arrival.batch.epoch)
+    }
+
+    /// An acks=1 fact holds only while the leader that gave it stays leader.
+    fn trust_only_leader(&mut self, node: Option<NodeId>) {
+        for fact in self.acked.iter_mut() {
+            fact.acked_by = fact.acked_by.unless_moved_to(node);
+        }
+    }
+
+    /// A part of a batch that was never written replaces it (Java splits a
+    /// batch that is too large, keeping its sequence range).
+    fn drop_split_parent(&mut self, part: &BatchId) {
+        let parent = |a: &Attempt| {
+            matches!(a.state, State::NotWritten { .. })
+                && a.batch.contains(part)
+                && !a.batch.same_range(part)
+        };
+        self.open.retain(|a| !parent(a));
+    }
+
+    /// Room for one more attempt: the oldest that was certainly not written
+    /// gives way, else the oldest whose outcome is unknown.
+    fn make_room(&mut self) -> Option<()> {
+        if self.open.len() >= OPEN_MAX {
+            let oldest = |lost: fn(&State) -> bool| self.open.iter().position(|a| lost(&a.state));
+            let least = oldest(|state| matches!(state, State::NotWritten { .. }))
+                .or_else(|| oldest(|state| matches!(state, State::Unknown { .. })))?;
+            self.open.remove(least);
+        }
+        Some(())
+    }
+}
+
+/// What [`Window::commit`] leaves in the sender's hands.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Committed {
+    /// Settle the attempt by this.
+    pub id: AttemptId,
+    /// Whether the batch left behind a closed gate: until it is settled its
+    /// producer is not calm.
+    pub gated: bool,
+}
+
+/// What an operator sees of a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Summary {
+    /// The epoch it is in.
+    pub epoch: Option<Epoch>,
+    /// Sequence and offset of the last record of the newest acknowledged batch.
+    pub last_acked: Option<(Sequence, i64)>,
+    /// Duplicates answered from here.
+    pub absorbed: u32,
+    /// Gaps flagged here.
+    pub gaps: u32,
+    /// When its last batch came.
+    pub touched: Time,
+}

@@ -1,0 +1,301 @@
+//! What is to become of a batch: first what it is, then whether it may leave.
+//!
+//! The rows are those of SEMANTICS 7.3. [`Window::classify`] is rows 2 to 9
+//! and 14: they only say what a batch *is*. [`Window::order`] is rows 10 to
+//! 12: whether a batch that is to be forwarded leaves now, waits, or is
+//! answered with its predecessor's error.
+
+use super::attempt::State;
+use super::{Acks, Action, Arrival, Class, Gap, GapKind, Mode, Rules, Verdict, Window};
+use crate::ids::{BatchId, Sequence};
+
+/// Times a batch is answered with the error of a predecessor that has not
+/// come again. A client that gave the predecessor up must get through.
+pub(super) const MIRRORS_MAX: u8 = 3;
+
+/// What is known of the batch that ends just before another.
+enum Predecessor {
+    /// It is in the log, or there is nothing before to be known.
+    Settled,
+    /// It is on its way.
+    Sent,
+    /// It may be in the log.
+    Unknown { candidate: Option<i64> },
+    /// It is not in the log, and a correct client sends it again first.
+    Failed { code: i16 },
+    /// It is not in the log, and nobody will send it again.
+    GivenUp,
+    /// Earlier batches of the epoch are known, it is not.
+    Missing,
+}
+
+/// What the order of batches asks for.
+enum Order {
+    Leave,
+    Wait,
+    Mirror(i16),
+}
+
+impl Window {
+    /// Says what the batch is and what to do with it.
+    ///
+    /// Nothing but what has expired changes: a request whose batches are
+    /// judged and that is then withdrawn leaves no trace.
+    pub fn judge(&mut self, arrival: &Arrival, rules: &Rules) -> Verdict {
+        self.expire(arrival, rules);
+        let batch = &arrival.batch;
+        let known = self.open.iter().any(|a| a.is(batch));
+        let predecessor = self.predecessor(batch);
+        let class = self.classify(batch, &predecessor, rules);
+        let first_time = match class {
+            Class::SequenceReuse => !known && self.flagged_crc != batch.crc,
+            Class::Gap(gap) => !known && self.flagged_gap != Some(gap.expected),
+            _ => !known,
+        };
+        let action = if rules.mode == Mode::Observe || arrival.acks == Acks::None {
+            Action::Forward
+        } else if let (Class::Duplicate, Some(ack)) = (class, self.absorbable(arrival, rules)) {
+            Action::Replay(ack)
+        } else {
+            self.act(arrival, class, &predecessor)
+        };
+        Verdict {
+            class,
+            action,
+            first_time,
+        }
+    }
+
+    fn act(&self, arrival: &Arrival, class: Class, predecessor: &Predecessor) -> Action {
+        if matches!(
+            class,
+            Class::SequenceReuse | Class::Overlap | Class::StaleEpoch
+        ) {
+            return Action::Forward;
+        }
+        match self.order(arrival, predecessor) {
+            Order::Leave => Action::Forward,
+            Order::Wait if arrival.patient => Action::Hold,
+            Order::Wait => Action::Forward,
+            Order::Mirror(code) => Action::Mirror(code),
+        }
+    }
+
+    /// Open attempts that are not on their way are forgotten with the TTL.
+    fn expire(&mut self, arrival: &Arrival, rules: &Rules) {
+        self.open
+            .retain(|a| a.state == State::Sent || a.at.within(rules.ttl, arrival.now));
+    }
+
+    fn classify(&self, batch: &BatchId, predecessor: &Predecessor, rules: &Rules) -> Class {
+        if let Some(class) = self.known_range(batch) {
+            return class;
+        }
+        match self.epoch {
+            Some(epoch) if batch.epoch < epoch => return Class::StaleEpoch,
+            Some(epoch) if batch.epoch > epoch => {
+                if batch.first == Sequence::ZERO {
+                    return Class::NewEpoch;
+                }
+                if !self.open.iter().any(|a| a.batch.epoch == batch.epoch) {
+                    return Class::NewEpochMidway;
+                }
+            }
+            None if self.open.is_empty() && self.blind_end.is_none() => return Class::FirstSeen,
+            _ => {}
+        }
+        if self.overlaps(batch, rules) {
+            return Class::Overlap;
+        }
+        let kind = match predecessor {
+            Predecessor::Failed { .. } | Predecessor::GivenUp => GapKind::PredecessorFailed,
+            Predecessor::Missing => GapKind::NeverSeen,
+            _ => return Class::InOrder,
+        };
+        let expected = self.expected(batch).unwrap_or(Sequence::ZERO);
+        Class::Gap(Gap {
+            kind,
+            expected,
+            missing: u32::try_from(batch.first.distance(expected)).unwrap_or(0),
+        })
+    }
+
+    /// Rows 2 to 5: a batch whose exact range is known, or a part of one that
+    /// was never written.
+    fn known_range(&self, batch: &BatchId) -> Option<Class> {
+        let in_epoch = self.epoch == Some(batch.epoch);
+        if let Some(fact) = self.acked.iter().find(|f| in_epoch && f.same_range(batch)) {
+            let same = fact.is(batch);
+            return Some(if same {
+                Class::Duplicate
+            } else {
+                Class::SequenceReuse
+            });
+        }
+        let mut best = None;
+        for attempt in &self.open {
+            let class = match attempt.state {
+                State::NotWritten { .. } if attempt.batch.contains(batch) => Class::Retry,
+                _ if !attempt.batch.same_range(batch) => continue,
+                _ if !attempt.is(batch) => Class::SequenceReuse,
+                State::Sent => return Some(Class::DuplicateInFlight),
+                State::Unknown { .. } => Class::DuplicateUnknown,
+                State::NotWritten { .. } => Class::Retry,
+            };
+            if best != Some(Class::DuplicateUnknown) {
+                best = Some(class);
+            }
+        }
+        best
+    }
+
+    fn overlaps(&self, batch: &BatchId, rules: &Rules) -> bool {
+        let in_epoch = self.epoch == Some(batch.epoch);
+        let acked = self
+            .acked
+            .iter()
+            .any(|f| super::attempt::ranges_overlap(f.first, f.count, batch.first, batch.count));
+        let open = self
+            .open
+            .iter()
+            .any(|a| !matches!(a.state, State::NotWritten { .. }) && a.batch.overlaps(batch));
+        (in_epoch && (acked || self.acked.outran(batch, rules.window_batches))) || open
+    }
+
+    /// The sequence after the newest batch of the epoch that the cluster has
+    /// or may have.
+    fn expected(&self, batch: &BatchId) -> Option<Sequence> {
+        let acked = self
+            .acked
+            .last()
+            .filter(|_| self.epoch == Some(batch.epoch))
+            .map(super::fact::Fact::end);
+        self.open
+            .iter()
+            .filter(|a| a.batch.epoch == batch.epoch)
+            .filter(|a| !matches!(a.state, State::NotWritten { .. }))
+            .map(|a| a.batch.end())
+            .chain(acked)
+            .filter(|end| batch.first.distance(*end) >= 0)
+            .min_by_key(|end| batch.first.distance(*end))
+            .or_else(|| self.oldest_failed(batch))
+    }
+
+    fn oldest_failed(&self, batch: &BatchId) -> Option<Sequence> {
+        self.open
+            .iter()
+            .filter(|a| a.batch.epoch == batch.epoch)
+            .map(|a| a.batch.first)
+            .filter(|first| batch.first.distance(*first) > 0)
+            .max_by_key(|first| batch.first.distance(*first))
+    }
+
+    fn predecessor(&self, batch: &BatchId) -> Predecessor {
+        let in_epoch = self.epoch == Some(batch.epoch);
+        let begins_epoch = !in_epoch && batch.first == Sequence::ZERO;
+        if begins_epoch || self.blind_end == Some(batch.first) {
+            return Predecessor::Settled;
+        }
+        if in_epoch && self.acked.iter().any(|f| f.end() == batch.first) {
+            return Predecessor::Settled;
+        }
+        let mut found = None;
+        let mut earlier = in_epoch && self.acked.iter().any(|f| batch.first.distance(f.first) > 0);
+        for a in self.open.iter().filter(|a| a.batch.epoch == batch.epoch) {
+            earlier |= batch.first.distance(a.batch.first) > 0;
+            if a.batch.end() != batch.first {
+                continue;
+            }
+            found = match (a.state, found) {
+                (State::Sent, _) => return Predecessor::Sent,
+                (State::Unknown { candidate }, _) => Some(Predecessor::Unknown { candidate }),
+                (_, Some(Predecessor::Unknown { candidate })) => {
+                    Some(Predecessor::Unknown { candidate })
+                }
+                (
+                    State::NotWritten {
+                        code,
+                        retriable: true,
+                    },
+                    _,
+                ) => Some(Predecessor::Failed { code }),
+                (State::NotWritten { .. }, found) => found.or(Some(Predecessor::GivenUp)),
+            };
+        }
+        found.unwrap_or(if earlier {
+            Predecessor::Missing
+        } else {
+            Predecessor::Settled
+        })
+    }
+
+    fn order(&self, arrival: &Arrival, predecessor: &Predecessor) -> Order {
+        let batch = &arrival.batch;
+        let wait_for_earlier = |gate_matters: bool| {
+            if !(gate_matters && self.gate_open(arrival)) && self.earlier_outstanding(batch) {
+                Order::Wait
+            } else {
+                Order::Leave
+            }
+        };
+        match *predecessor {
+            Predecessor::Settled | Predecessor::Sent => wait_for_earlier(true),
+            Predecessor::GivenUp | Predecessor::Missing => wait_for_earlier(false),
+            Predecessor::Unknown { candidate } => {
+                if candidate.is_some() || self.gate_open(arrival) {
+                    Order::Leave
+                } else {
+                    self.mirror(batch, super::outcome::NOT_ENOUGH_REPLICAS)
+                }
+            }
+            Predecessor::Failed { code } => self.mirror(batch, super::outcome::mirrored(code)),
+        }
+    }
+
+    /// "Not forwarded, try again": true only of a batch that never was.
+    fn mirror(&self, batch: &BatchId, code: i16) -> Order {
+        let mut mirrors = 0;
+        for attempt in self.open.iter().filter(|a| a.is(batch)) {
+            if !matches!(attempt.state, State::NotWritten { .. }) {
+                return Order::Leave;
+            }
+            mirrors = attempt.mirrors;
+        }
+        if mirrors < MIRRORS_MAX {
+            Order::Mirror(code)
+        } else {
+            Order::Leave
+        }
+    }
+
+    /// Whether a batch lower in (epoch, sequence) is on its way. Copies of
+    /// one identity are not lower than each other: they never wait.
+    fn earlier_outstanding(&self, batch: &BatchId) -> bool {
+        self.open.iter().any(|a| {
+            a.state == State::Sent
+                && (a.batch.epoch < batch.epoch
+                    || (a.batch.epoch == batch.epoch && batch.first.distance(a.batch.first) > 0))
+        })
+    }
+
+    /// A1 to A5: the acknowledgement that this retry may be given.
+    fn absorbable(&self, arrival: &Arrival, rules: &Rules) -> Option<super::Ack> {
+        if arrival.transactional && !rules.absorb_transactional {
+            return None;
+        }
+        if arrival.realm.is_none() || arrival.realm != self.realm {
+            return None;
+        }
+        let fact = self.acked.iter().find(|f| f.is(&arrival.batch))?;
+        let durable = fact.acked_by == super::AckedBy::ALL
+            || (arrival.acks == Acks::Leader
+                && fact.acked_by != super::AckedBy::NOBODY
+                && fact.acked_by == super::AckedBy::leader(arrival.node));
+        let fresh = fact.at.within(rules.ttl, arrival.now);
+        (durable && fresh).then_some(super::Ack {
+            offset: fact.offset,
+            append_time: fact.append_time,
+            log_start: (self.log_start >= 0).then_some(self.log_start),
+        })
+    }
+}

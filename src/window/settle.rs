@@ -1,0 +1,264 @@
+//! What an attempt's outcome teaches the window (SEMANTICS 7.4).
+
+use super::attempt::{Attempt, AttemptId, State};
+use super::fact::Fact;
+use super::judge::MIRRORS_MAX;
+use super::{Ack, AckedBy, Acks, Gap, GapKind, Outcome, Realm, Rules, Time, Window, outcome};
+use crate::ids::{BatchId, NodeId};
+
+/// Who is told what, once an attempt is settled.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Settled {
+    /// Held requests wait for this window: wake them.
+    pub wake: bool,
+    /// The answer contradicted what the window knew; its facts are gone.
+    pub disagreed: bool,
+    /// Show the client this error in place of 45.
+    pub shield: Option<i16>,
+    /// The cluster took the batch although one before it is still open.
+    pub gap: Option<Gap>,
+}
+
+/// What a settled attempt was sent with.
+#[derive(Clone, Copy, Debug)]
+pub struct Sender {
+    /// The acks of its request.
+    pub acks: Acks,
+    /// The broker that answered, where known.
+    pub node: Option<NodeId>,
+    /// Whose batch it is.
+    pub realm: Option<Realm>,
+}
+
+impl Window {
+    /// Settles an attempt. One that is no longer open (another copy of the
+    /// batch succeeded first) changes nothing but what its success proves.
+    pub fn settle(
+        &mut self,
+        id: AttemptId,
+        batch: &BatchId,
+        sender: &Sender,
+        outcome: Outcome,
+        rules: &Rules,
+        now: Time,
+    ) -> Settled {
+        let mut settled = Settled {
+            wake: std::mem::take(&mut self.waited_for),
+            ..Settled::default()
+        };
+        let attempt = self.take(id);
+        match outcome {
+            Outcome::Written(ack) => {
+                settled.disagreed = self.written(batch, sender, ack, rules, now);
+                settled.gap = self.left_behind(batch);
+                self.gate = attempt
+                    .filter(|_| self.epoch == Some(batch.epoch))
+                    .map(|a| a.link);
+            }
+            Outcome::OutOfOrder => {
+                settled.shield = self.shield(batch, attempt.as_ref(), rules);
+                settled.disagreed = self.contradicts(batch);
+                if settled.disagreed {
+                    self.acked.clear();
+                }
+                self.failed(attempt, 45, settled.shield.is_some(), now);
+            }
+            Outcome::Failed(code) => {
+                if code != 2 && code != 10 {
+                    self.distrust_leaders();
+                }
+                self.failed(attempt, code, true, now);
+            }
+            Outcome::Refused(code) => self.failed(attempt, code, false, now),
+            Outcome::Withheld => self.failed(attempt, outcome::NOT_ENOUGH_REPLICAS, true, now),
+            Outcome::Unknown { candidate } => {
+                self.distrust_leaders();
+                self.unknown(attempt, candidate, now);
+            }
+        }
+        if self.open.is_empty() {
+            // A quiet window holds no room for attempts: there are many more
+            // windows than batches on their way.
+            self.open = Vec::new();
+        }
+        settled
+    }
+
+    /// Takes the attempt out of the open ones.
+    fn take(&mut self, id: AttemptId) -> Option<Attempt> {
+        let at = self
+            .open
+            .iter()
+            .position(|a| a.id == id && a.state == State::Sent)?;
+        Some(self.open.remove(at))
+    }
+
+    /// The cluster has the batch. Returns whether its offset proves that the
+    /// log lost batches that were acknowledged before it.
+    fn written(
+        &mut self,
+        batch: &BatchId,
+        sender: &Sender,
+        ack: Option<Ack>,
+        rules: &Rules,
+        now: Time,
+    ) -> bool {
+        self.open.retain(|a| !a.is(batch));
+        match self.epoch {
+            Some(epoch) if batch.epoch < epoch => return false,
+            Some(epoch) if batch.epoch == epoch => {}
+            _ => {
+                self.epoch = Some(batch.epoch);
+                self.acked.clear();
+                self.flagged_gap = None;
+                self.open
+                    .retain(|a| a.state == State::Sent || a.batch.epoch >= batch.epoch);
+            }
+        }
+        if self.realm != sender.realm {
+            self.acked.clear();
+            self.realm = sender.realm;
+        }
+        let Some(ack) = ack else { return false };
+        // A log only grows at its end and only shrinks at its start.
+        let log_start = ack.log_start.unwrap_or(self.log_start);
+        let truncated = log_start < self.log_start
+            || self
+                .acked
+                .iter()
+                .any(|f| batch.first.distance(f.first) > 0 && ack.offset <= f.offset);
+        self.log_start = log_start;
+        if truncated {
+            self.acked.clear();
+        }
+        let acked_by = match sender.acks {
+            Acks::All => AckedBy::ALL,
+            Acks::Leader | Acks::None => AckedBy::leader(sender.node),
+        };
+        let fact = Fact {
+            first: batch.first,
+            count: batch.count,
+            crc: batch.crc,
+            len: batch.len,
+            offset: ack.offset,
+            append_time: ack.append_time,
+            at: now,
+            acked_by,
+        };
+        self.acked.insert(fact, rules.window_batches);
+        truncated
+    }
+
+    /// The failed batch that this success went past, the first time it does.
+    fn left_behind(&mut self, batch: &BatchId) -> Option<Gap> {
+        let expected = self
+            .open
+            .iter()
+            .filter(|a| a.batch.epoch == batch.epoch)
+            .filter(|a| {
+                matches!(
+                    a.state,
+                    State::NotWritten {
+                        retriable: true,
+                        ..
+                    }
+                )
+            })
+            .map(|a| a.batch.first)
+            .find(|first| batch.first.distance(*first) > 0)?;
+        if self.flagged_gap == Some(expected) {
+            return None;
+        }
+        self.flagged_gap = Some(expected);
+        self.gaps = self.gaps.saturating_add(1);
+        Some(Gap {
+            kind: GapKind::PredecessorFailed,
+            expected,
+            missing: u32::try_from(batch.first.distance(expected)).unwrap_or(0),
+        })
+    }
+
+    /// A 45 for the very next batch means that the broker no longer knows
+    /// what it acknowledged, unless that batch may itself be in the log.
+    fn contradicts(&self, batch: &BatchId) -> bool {
+        let next = self.epoch == Some(batch.epoch)
+            && self.acked.last().map(Fact::end) == Some(batch.first);
+        let maybe_written = self
+            .open
+            .iter()
+            .any(|a| a.is(batch) && matches!(a.state, State::Unknown { .. }));
+        next && !maybe_written
+    }
+
+    /// The error of an open predecessor that this 45 only follows from.
+    fn shield(&self, batch: &BatchId, attempt: Option<&Attempt>, rules: &Rules) -> Option<i16> {
+        if !rules.shield45 || attempt.is_none_or(|a| a.mirrors >= MIRRORS_MAX) {
+            return None;
+        }
+        self.open
+            .iter()
+            .filter(|a| a.batch.epoch == batch.epoch && a.batch.end() == batch.first)
+            .find_map(|a| match a.state {
+                State::NotWritten { code, retriable } => retriable.then(|| outcome::mirrored(code)),
+                State::Unknown { .. } => Some(outcome::NOT_ENOUGH_REPLICAS),
+                State::Sent => None,
+            })
+    }
+
+    /// This attempt is not in the log. Another copy of it says more, if there is one.
+    fn failed(&mut self, attempt: Option<Attempt>, code: i16, retriable: bool, now: Time) {
+        self.gate = None;
+        let Some(attempt) = attempt else { return };
+        let state = State::NotWritten { code, retriable };
+        let shielded = u8::from(code == 45 && retriable);
+        if let Some(copy) = self.copy_of(&attempt) {
+            if matches!(copy.state, State::NotWritten { .. }) {
+                copy.state = state;
+                copy.at = now;
+            }
+            return;
+        }
+        self.open.push(Attempt {
+            state,
+            at: now,
+            mirrors: attempt.mirrors + shielded,
+            ..attempt
+        });
+    }
+
+    fn unknown(&mut self, attempt: Option<Attempt>, candidate: Option<i64>, now: Time) {
+        self.gate = None;
+        let Some(attempt) = attempt else { return };
+        let at = now;
+        if let Some(copy) = self.copy_of(&attempt)
+            && copy.state != State::Sent
+        {
+            let candidate = match copy.state {
+                State::Unknown { candidate: known } => candidate.or(known),
+                _ => candidate,
+            };
+            copy.state = State::Unknown { candidate };
+            copy.at = at;
+            return;
+        }
+        let state = State::Unknown { candidate };
+        self.open.push(Attempt {
+            state,
+            at,
+            ..attempt
+        });
+    }
+
+    fn copy_of(&mut self, attempt: &Attempt) -> Option<&mut Attempt> {
+        self.open.iter_mut().find(|a| a.batch == attempt.batch)
+    }
+
+    /// A leader that fails may no longer be one: what it acknowledged alone
+    /// may be lost.
+    fn distrust_leaders(&mut self) {
+        for fact in self.acked.iter_mut() {
+            fact.acked_by = fact.acked_by.unless_moved_to(None);
+        }
+    }
+}

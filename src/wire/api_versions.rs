@@ -1,0 +1,207 @@
+//! ApiVersions responses, lowered in place to what hapax can read.
+
+use bytes::Bytes;
+
+use super::cursor::{self, Cursor};
+use super::{WireError, addresses, api, produce};
+
+/// The newest version of ApiVersions itself that is walked.
+pub const NEWEST: i16 = 5;
+
+/// A maximum version that was lowered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Clamped {
+    /// Which api.
+    pub api_key: i16,
+    /// What the broker said.
+    pub from: i16,
+    /// What the client is told.
+    pub to: i16,
+}
+
+/// The newest version of an api that clients are offered; `None` for the apis
+/// that hapax never looks into, all of whose versions pass.
+pub const fn newest(api_key: i16) -> Option<i16> {
+    Some(match api_key {
+        api::API_VERSIONS => NEWEST,
+        api::SASL_HANDSHAKE => 1,
+        api::SASL_AUTHENTICATE => 2,
+        api::ADD_OFFSETS_TO_TXN => 4,
+        api::INIT_PRODUCER_ID | api::ADD_PARTITIONS_TO_TXN | api::END_TXN => 5,
+        api::TXN_OFFSET_COMMIT => 6,
+        _ => match addresses::newest(api_key) {
+            -1 => return None,
+            newest => newest,
+        },
+    })
+}
+
+// Below 12 the feature transaction.version would have to be taken from the
+// response too: its clients no longer send AddPartitionsToTxn (KIP-890).
+const _: () = assert!(produce::NEWEST >= 12 && produce::NEWEST == addresses::newest(api::PRODUCE));
+
+const UNSUPPORTED_VERSION: i16 = 35;
+const FLEXIBLE: i16 = 3;
+
+/// Lowers the maxima of the apis that hapax decodes, in the response `frame`
+/// to a request of `version`. Minima and the length never change.
+///
+/// An answer with UNSUPPORTED_VERSION has the layout of version 0 whatever was
+/// asked for, and is left alone: all it says is which version to ask for. So
+/// is REBOOTSTRAP_REQUIRED (KIP-1242), whose list is empty. Where a minimum is
+/// above what hapax reads, the range becomes empty: the client sees no version
+/// in common, as it would with a broker of another age.
+pub fn clamp(version: i16, frame: &mut [u8]) -> Result<Vec<Clamped>, WireError> {
+    if !(0..=NEWEST).contains(&version) {
+        return Err(WireError::Unsupported {
+            api_key: api::API_VERSIONS,
+            version,
+        });
+    }
+    let flexible = version >= FLEXIBLE;
+    let mut clamped = Vec::new();
+    let mut cursor = Cursor::new(frame);
+    cursor.int32("a correlation id")?;
+    if cursor.int16("an error code")? == UNSUPPORTED_VERSION {
+        return Ok(clamped);
+    }
+    let count = cursor.count(flexible, "api keys")?.unwrap_or(0);
+    let mut at = cursor.at();
+    for _ in 0..count {
+        let mut cursor = Cursor::starting(frame, at);
+        let api_key = cursor.int16("an api key")?;
+        cursor.int16("a minimum version")?;
+        let max_at = cursor.at();
+        let from = cursor.int16("a maximum version")?;
+        if flexible {
+            cursor.tags()?;
+        }
+        at = cursor.at();
+        let Some(to) = newest(api_key).filter(|newest| *newest < from) else {
+            continue;
+        };
+        if let Some(max) = frame.get_mut(max_at..).and_then(<[u8]>::first_chunk_mut) {
+            *max = to.to_be_bytes();
+        }
+        clamped.push(Clamped { api_key, from, to });
+    }
+    Ok(clamped)
+}
+
+/// A whole response, length first, to a version above [`NEWEST`]: what a broker
+/// answers, in the layout of version 0, with the range of ApiVersions alone
+/// (KIP-511).
+pub fn unsupported(correlation_id: i32) -> Bytes {
+    let mut out = vec![0; 4];
+    out.extend(correlation_id.to_be_bytes());
+    out.extend(UNSUPPORTED_VERSION.to_be_bytes());
+    cursor::put_count(&mut out, false, 1);
+    for value in [api::API_VERSIONS, 0, NEWEST] {
+        out.extend(value.to_be_bytes());
+    }
+    cursor::seal(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::testing::{UNKNOWN, decode, response, text, unframed};
+    use kafka_protocol::messages::ApiVersionsResponse;
+    use kafka_protocol::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey};
+    use proptest::prelude::*;
+
+    fn offered(version: i16) -> ApiVersionsResponse {
+        let (tag, value) = UNKNOWN;
+        let mut offered = ApiVersionsResponse::default();
+        for (key, min, max) in [
+            (0, 0, 14),
+            (18, 0, 5),
+            (1, 4, 18),
+            (3, 14, 15),
+            (9, 0, 99),
+            (999, 1, 2),
+        ] {
+            let mut api = ApiVersion::default()
+                .with_api_key(key)
+                .with_min_version(min)
+                .with_max_version(max);
+            if version >= FLEXIBLE {
+                api.unknown_tagged_fields.insert(tag, value.clone());
+            }
+            offered.api_keys.push(api);
+        }
+        if version >= 1 {
+            offered.throttle_time_ms = 3;
+        }
+        if version >= FLEXIBLE {
+            offered.unknown_tagged_fields.insert(tag, value);
+            offered.finalized_features_epoch = 8;
+            offered.finalized_features =
+                vec![FinalizedFeatureKey::default().with_name(text("transaction.version"))];
+        }
+        offered
+    }
+
+    #[test]
+    fn only_the_maxima_of_decoded_apis_are_lowered() {
+        // The response of version 5 has the layout of version 3.
+        for version in 0..=NEWEST {
+            let known = version.min(4);
+            let before = response(18, known, &offered(known));
+            let mut frame = before.clone();
+            let clamped = clamp(version, &mut frame).unwrap();
+            let of = |api_key, from, to| Clamped { api_key, from, to };
+            assert_eq!(clamped, [of(0, 14, 13), of(3, 15, 13)]);
+            assert_eq!(frame.len(), before.len());
+            let mut expected = offered(known);
+            expected.api_keys[0].max_version = 13;
+            expected.api_keys[3].max_version = 13;
+            assert_eq!(decode::<ApiVersionsResponse>(18, known, &frame), expected);
+            assert_eq!(clamp(version, &mut frame), Ok(vec![]));
+            for end in 0..frame.len() {
+                let _ = clamp(version, &mut before[..end].to_vec());
+            }
+        }
+        assert!(clamp(6, &mut [0; 64]).is_err());
+    }
+
+    #[test]
+    fn an_older_brokers_refusal_is_relayed_as_it_is() {
+        let refusal = offered(0).with_error_code(UNSUPPORTED_VERSION);
+        let before = response(18, 0, &refusal);
+        let mut frame = before.clone();
+        assert_eq!(clamp(3, &mut frame), Ok(vec![]));
+        assert_eq!(frame, before);
+    }
+
+    #[test]
+    fn rebootstrap_required_is_relayed_as_it_is() {
+        let before = response(18, 4, &ApiVersionsResponse::default().with_error_code(129));
+        let mut frame = before.clone();
+        assert_eq!(clamp(5, &mut frame), Ok(vec![]));
+        assert_eq!(frame, before);
+    }
+
+    #[test]
+    fn a_version_from_the_future_is_refused_as_a_broker_does() {
+        let whole = unsupported(7);
+        let refusal: ApiVersionsResponse = decode(18, 0, unframed(&whole));
+        let own = ApiVersion::default()
+            .with_api_key(18)
+            .with_max_version(NEWEST);
+        let expected = ApiVersionsResponse::default().with_api_keys(vec![own]);
+        assert_eq!(refusal, expected.with_error_code(UNSUPPORTED_VERSION));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..100), version in -1i16..7,
+        ) {
+            let mut frame = bytes.clone();
+            let clamped = clamp(version, &mut frame).unwrap_or_default();
+            prop_assert!(clamped.len() <= bytes.len());
+            prop_assert_eq!(frame.len(), bytes.len());
+        }
+    }
+}

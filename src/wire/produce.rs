@@ -1,0 +1,1115 @@
+//! Produce requests and responses, walked by hand: the hot path.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::batch::{self, Batch};
+use super::cursor::{self, Cursor, Splice};
+use super::schema::{self, Field, Role, Value, Visitor};
+use super::{WireError, api, header};
+
+/// The newest version that is walked.
+pub const NEWEST: i16 = 13;
+/// The oldest version that is walked; older ones pass untracked.
+pub const OLDEST_WALKED: i16 = 3;
+
+const FLEXIBLE: i16 = 9;
+const TOPIC_IDS: i16 = 13;
+
+/// A topic as a message refers to it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TopicRef<'a> {
+    /// By name, up to version 12. Not checked to be UTF-8.
+    Name(&'a [u8]),
+    /// By id, from version 13 on.
+    Id([u8; 16]),
+}
+
+impl TopicRef<'_> {
+    /// A copy that outlives the message.
+    pub fn to_topic(self) -> Topic {
+        match self {
+            Self::Name(name) => Topic::Name(Bytes::copy_from_slice(name)),
+            Self::Id(id) => Topic::Id(id),
+        }
+    }
+}
+
+/// A topic that outlives the message that named it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Topic {
+    /// By name.
+    Name(Bytes),
+    /// By id.
+    Id([u8; 16]),
+}
+
+impl Topic {
+    /// A reference to it.
+    pub fn as_ref(&self) -> TopicRef<'_> {
+        match self {
+            Self::Name(name) => TopicRef::Name(name),
+            Self::Id(id) => TopicRef::Id(*id),
+        }
+    }
+}
+
+/// What a request says before its topics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Front<'a> {
+    /// Not checked to be UTF-8.
+    pub transactional_id: Option<&'a [u8]>,
+    /// 0, 1 or −1.
+    pub acks: i16,
+    /// How long the broker may wait for its replicas.
+    pub timeout_ms: i32,
+    /// How many topics follow.
+    pub topics: usize,
+}
+
+/// Who is told what a [`Walk`] finds.
+pub trait Sink {
+    /// The request begins.
+    fn front(&mut self, _front: Front<'_>) {}
+    /// A topic begins.
+    fn topic(&mut self, _topic: TopicRef<'_>, _partitions: usize) {}
+    /// A partition of the last topic; its records follow after the batch header.
+    fn partition(&mut self, _index: i32, _batch: Batch) {}
+}
+
+/// A walk over the body of a request whose bytes arrive in pieces.
+///
+/// ```text
+/// Front -> Topic -> Partition -> (records) -> PartitionTail -> TopicTail -> Tail -> Done
+///            ^         ^------------------------|                |
+///            |---------------------------------------------------|
+/// ```
+///
+/// An element is consumed whole or not at all, records excepted: after their
+/// batch header they are only counted.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    version: i16,
+    stage: Stage,
+    topics: usize,
+    partitions: usize,
+    skip: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Front,
+    Topic,
+    Partition,
+    PartitionTail,
+    TopicTail,
+    Tail,
+    Done,
+}
+
+impl Walk {
+    /// A walk at the beginning of a body, `OLDEST_WALKED <= version <= NEWEST`;
+    /// any other version is refused at the first step.
+    pub fn new(version: i16) -> Self {
+        Self {
+            version,
+            stage: Stage::Front,
+            topics: 0,
+            partitions: 0,
+            skip: 0,
+        }
+    }
+
+    /// Consumes whole elements of `bytes` and record bytes; returns how many
+    /// bytes were consumed. The next call's bytes begin after those. Bytes after
+    /// the end of the body are not consumed.
+    #[inline]
+    pub fn advance(&mut self, bytes: &[u8], sink: &mut impl Sink) -> Result<usize, WireError> {
+        let mut cursor = Cursor::new(bytes);
+        loop {
+            let passed = self.skip.min(cursor.left());
+            self.skip -= passed;
+            cursor.take(passed, "records")?;
+            if self.skip > 0 || self.stage == Stage::Done {
+                return Ok(cursor.at());
+            }
+            let mut ahead = cursor;
+            match self.step(&mut ahead, sink) {
+                Ok(()) => cursor = ahead,
+                Err(WireError::Truncated { .. }) => return Ok(cursor.at()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// One element; changes nothing of `self` unless it is whole.
+    #[inline]
+    fn step(&mut self, cursor: &mut Cursor<'_>, sink: &mut impl Sink) -> Result<(), WireError> {
+        let flexible = self.version >= FLEXIBLE;
+        match self.stage {
+            Stage::Front => {
+                check_version(self.version)?;
+                let transactional_id = cursor.string(flexible, "a transactional id")?;
+                let acks = cursor.int16("acks")?;
+                let timeout_ms = cursor.int32("a timeout")?;
+                let topics = cursor.count(flexible, "topics")?.unwrap_or(0);
+                sink.front(Front {
+                    transactional_id,
+                    acks,
+                    timeout_ms,
+                    topics,
+                });
+                self.topics = topics;
+                self.stage = self.next_topic();
+            }
+            Stage::Topic => {
+                let topic = topic(cursor, self.version)?;
+                let partitions = cursor.count(flexible, "partitions")?.unwrap_or(0);
+                sink.topic(topic, partitions);
+                self.topics -= 1;
+                self.partitions = partitions;
+                self.stage = self.next_partition();
+            }
+            Stage::Partition => {
+                let index = cursor.int32("a partition index")?;
+                let len = cursor.count(flexible, "records")?.unwrap_or(0);
+                let head = cursor.take(len.min(batch::HEADER), "a batch header")?;
+                sink.partition(index, batch::batch(len, head));
+                self.partitions -= 1;
+                self.skip = len - head.len();
+                self.stage = Stage::PartitionTail;
+            }
+            Stage::PartitionTail => {
+                self.tail(cursor)?;
+                self.stage = self.next_partition();
+            }
+            Stage::TopicTail => {
+                self.tail(cursor)?;
+                self.stage = self.next_topic();
+            }
+            Stage::Tail => {
+                self.tail(cursor)?;
+                self.stage = Stage::Done;
+            }
+            Stage::Done => {}
+        }
+        Ok(())
+    }
+
+    fn tail(&self, cursor: &mut Cursor<'_>) -> Result<(), WireError> {
+        if self.version < FLEXIBLE {
+            return Ok(());
+        }
+        cursor.tags()
+    }
+
+    fn next_topic(&self) -> Stage {
+        if self.topics == 0 {
+            Stage::Tail
+        } else {
+            Stage::Topic
+        }
+    }
+
+    fn next_partition(&self) -> Stage {
+        if self.partitions == 0 {
+            Stage::TopicTail
+        } else {
+            Stage::Partition
+        }
+    }
+
+    /// Whether the body has ended.
+    pub fn done(&self) -> bool {
+        self.stage == Stage::Done
+    }
+
+    /// Record bytes still to pass before the next element; `advance` consumes them.
+    pub fn skip(&self) -> usize {
+        self.skip
+    }
+
+    /// Partitions of the current topic that the sink has not seen.
+    pub fn partitions_left(&self) -> usize {
+        self.partitions
+    }
+
+    /// Topics that the sink has not seen.
+    pub fn topics_left(&self) -> usize {
+        self.topics
+    }
+}
+
+fn check_version(version: i16) -> Result<(), WireError> {
+    if (OLDEST_WALKED..=NEWEST).contains(&version) {
+        return Ok(());
+    }
+    Err(WireError::Unsupported {
+        api_key: api::PRODUCE,
+        version,
+    })
+}
+
+#[inline]
+fn topic<'a>(cursor: &mut Cursor<'a>, version: i16) -> Result<TopicRef<'a>, WireError> {
+    if version >= TOPIC_IDS {
+        return cursor.array("a topic id").map(TopicRef::Id);
+    }
+    let name = cursor.string(version >= FLEXIBLE, "a topic name")?;
+    name.map(TopicRef::Name).ok_or(WireError::Malformed {
+        what: "the length of a topic name",
+        value: -1,
+    })
+}
+
+/// The acks of a request, any version `0..=NEWEST`; `None` while they have not arrived.
+pub fn acks(version: i16, body: &[u8]) -> Result<Option<i16>, WireError> {
+    let read = || {
+        if !(0..=NEWEST).contains(&version) {
+            check_version(version)?;
+        }
+        let mut cursor = Cursor::new(body);
+        if version >= OLDEST_WALKED {
+            cursor.string(version >= FLEXIBLE, "a transactional id")?;
+        }
+        cursor.int16("acks")
+    };
+    match read() {
+        Ok(acks) => Ok(Some(acks)),
+        Err(WireError::Truncated { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The broker's answer for one partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PartitionReply<'a> {
+    /// Its topic.
+    pub topic: TopicRef<'a>,
+    /// Its index.
+    pub partition: i32,
+    /// 0 for success.
+    pub error: i16,
+    /// The offset of the first record, `0 <=`.
+    pub base_offset: Option<i64>,
+    /// −1 unless the topic stamps the time of appending.
+    pub log_append_time: i64,
+    /// The first offset of the log, from version 5 on.
+    pub log_start_offset: Option<i64>,
+    /// Where in the frame the error stands.
+    error_at: usize,
+}
+
+/// Calls `f` for each partition that a response frame answers; returns whether
+/// it carries node endpoints.
+pub fn replies<'a>(
+    version: i16,
+    frame: &'a [u8],
+    mut f: impl FnMut(PartitionReply<'a>),
+) -> Result<bool, WireError> {
+    check_version(version)?;
+    let flexible = version >= FLEXIBLE;
+    let mut cursor = Cursor::starting(
+        frame,
+        header::response_body_at(api::PRODUCE, version, frame)?,
+    );
+    for _ in 0..cursor.count(flexible, "topics")?.unwrap_or(0) {
+        let topic = topic(&mut cursor, version)?;
+        for _ in 0..cursor.count(flexible, "partitions")?.unwrap_or(0) {
+            f(reply(&mut cursor, version, topic)?);
+        }
+        if flexible {
+            cursor.tags()?;
+        }
+    }
+    cursor.int32("a throttle time")?;
+    let mut endpoints = false;
+    if flexible {
+        for _ in 0..cursor.varint("a tag count")? {
+            let (tag, content) = cursor.tag()?;
+            if tag == NODE_ENDPOINTS && version >= LEADERS {
+                let count = Cursor::new(content).count(true, "node endpoints")?;
+                endpoints = count.is_some_and(|count| count > 0);
+            }
+        }
+    }
+    cursor.end("a Produce response")?;
+    Ok(endpoints)
+}
+
+const LOG_START: i16 = 5;
+const RECORD_ERRORS: i16 = 8;
+const LEADERS: i16 = 10;
+const NODE_ENDPOINTS: u32 = 0;
+
+fn reply<'a>(
+    cursor: &mut Cursor<'a>,
+    version: i16,
+    topic: TopicRef<'a>,
+) -> Result<PartitionReply<'a>, WireError> {
+    let flexible = version >= FLEXIBLE;
+    let partition = cursor.int32("a partition index")?;
+    let reply = PartitionReply {
+        topic,
+        partition,
+        error_at: cursor.at(),
+        error: cursor.int16("an error code")?,
+        base_offset: offset(cursor.int64("a base offset")?),
+        log_append_time: cursor.int64("a log append time")?,
+        log_start_offset: if version >= LOG_START {
+            offset(cursor.int64("a log start offset")?)
+        } else {
+            None
+        },
+    };
+    if version >= RECORD_ERRORS {
+        for _ in 0..cursor.count(flexible, "record errors")?.unwrap_or(0) {
+            cursor.int32("a batch index")?;
+            cursor.string(flexible, "a record error")?;
+            if flexible {
+                cursor.tags()?;
+            }
+        }
+        cursor.string(flexible, "an error message")?;
+    }
+    if flexible {
+        cursor.tags()?;
+    }
+    Ok(reply)
+}
+
+/// The response `frame` with other errors for the partitions that `code` names
+/// one for; whole, length first.
+pub fn recode(
+    version: i16,
+    frame: &[u8],
+    mut code: impl FnMut(TopicRef<'_>, i32) -> Option<i16>,
+) -> Result<Bytes, WireError> {
+    let mut patches = Vec::new();
+    replies(version, frame, |reply| {
+        patches.extend(code(reply.topic, reply.partition).map(|code| (reply.error_at, code)));
+    })?;
+    let mut whole = Vec::with_capacity(4 + frame.len());
+    let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+    whole.extend_from_slice(&length.to_be_bytes());
+    whole.extend_from_slice(frame);
+    for (at, code) in patches {
+        if let Some(place) = whole.get_mut(4 + at..4 + at + 2) {
+            place.copy_from_slice(&code.to_be_bytes());
+        }
+    }
+    Ok(whole.into())
+}
+
+fn offset(raw: i64) -> Option<i64> {
+    (raw >= 0).then_some(raw)
+}
+
+/// An answer for one partition that hapax gives itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// Its topic, of the kind that the version writes.
+    pub topic: Topic,
+    /// Its index.
+    pub partition: i32,
+    /// 0 for success.
+    pub error: i16,
+    /// The offset of the first record.
+    pub base_offset: Option<i64>,
+    /// −1 unless the topic stamps the time of appending.
+    pub log_append_time: i64,
+    /// The first offset of the log.
+    pub log_start_offset: Option<i64>,
+}
+
+/// A whole response, length first, that gives `answers`,
+/// `OLDEST_WALKED <= version <= NEWEST`.
+pub fn answer(version: i16, correlation_id: i32, answers: &[Answer]) -> Bytes {
+    let flexible = version >= FLEXIBLE;
+    let mut out = Vec::with_capacity(32 + 64 * answers.len());
+    out.extend([0; 4]);
+    out.extend(correlation_id.to_be_bytes());
+    put_no_tags(&mut out, flexible);
+    let groups = by_topic(answers);
+    cursor::put_count(&mut out, flexible, groups.len());
+    for group in &groups {
+        put_topic(&mut out, version, group);
+    }
+    out.extend(0i32.to_be_bytes());
+    put_no_tags(&mut out, flexible);
+    cursor::seal(out)
+}
+
+/// Answers by topic, topics in the order of their first answer: a client keeps
+/// them in a map and must not see one twice.
+fn by_topic(answers: &[Answer]) -> Vec<Vec<&Answer>> {
+    let mut place = HashMap::new();
+    let mut groups: Vec<Vec<&Answer>> = Vec::new();
+    for answer in answers {
+        let at = *place.entry(&answer.topic).or_insert(groups.len());
+        match groups.get_mut(at) {
+            Some(group) => group.push(answer),
+            None => groups.push(vec![answer]),
+        }
+    }
+    groups
+}
+
+fn put_topic(out: &mut Vec<u8>, version: i16, answers: &[&Answer]) {
+    let flexible = version >= FLEXIBLE;
+    let topic = answers.first().map(|answer| &answer.topic);
+    if version >= TOPIC_IDS {
+        out.extend(match topic {
+            Some(Topic::Id(id)) => *id,
+            _ => [0; 16],
+        });
+    } else {
+        let name: &[u8] = match topic {
+            Some(Topic::Name(name)) => name,
+            _ => &[],
+        };
+        // Names come from a request, where their length had two bytes, or from
+        // a compact string that no broker accepts above 249 bytes.
+        let name = name.get(..name.len().min(MAX_NAME)).unwrap_or_default();
+        cursor::put_string(out, flexible, name, "a topic name")
+            .expect("a name was cut to what fits");
+    }
+    cursor::put_count(out, flexible, answers.len());
+    for answer in answers {
+        put_partition(out, version, answer);
+    }
+    put_no_tags(out, flexible);
+}
+
+/// The longest name that an int16 length can announce.
+const MAX_NAME: usize = 0x7fff;
+
+fn put_partition(out: &mut Vec<u8>, version: i16, answer: &Answer) {
+    let flexible = version >= FLEXIBLE;
+    out.extend(answer.partition.to_be_bytes());
+    out.extend(answer.error.to_be_bytes());
+    out.extend(answer.base_offset.unwrap_or(-1).to_be_bytes());
+    out.extend(answer.log_append_time.to_be_bytes());
+    if version >= LOG_START {
+        out.extend(answer.log_start_offset.unwrap_or(-1).to_be_bytes());
+    }
+    if version >= RECORD_ERRORS {
+        cursor::put_count(out, flexible, 0);
+        let null: &[u8] = if flexible { &[0] } else { &[0xff, 0xff] };
+        out.extend_from_slice(null);
+    }
+    put_no_tags(out, flexible);
+}
+
+fn put_no_tags(out: &mut Vec<u8>, flexible: bool) {
+    if flexible {
+        out.push(0);
+    }
+}
+
+/// The broker's response `frame` with `answers` added; whole, length first.
+/// Everything else is kept byte for byte.
+pub fn merge(version: i16, frame: &[u8], answers: &[Answer]) -> Result<Bytes, WireError> {
+    check_version(version)?;
+    let mut places = Places::default();
+    schema::walk(
+        &schema::PRODUCE_RESPONSE,
+        version,
+        frame,
+        header::response_body_at(api::PRODUCE, version, frame)?,
+        &mut places,
+    )?;
+    let flexible = version >= FLEXIBLE;
+    let mut added: HashMap<TopicRef<'_>, Vec<&Answer>> = by_topic(answers)
+        .into_iter()
+        .filter_map(|group| Some((group.first()?.topic.as_ref(), group)))
+        .collect();
+    let here: Vec<_> = places
+        .topics
+        .iter()
+        .filter_map(|place| Some((place, added.remove(&place.topic?)?)))
+        .collect();
+    let new: Vec<_> = by_topic(answers)
+        .into_iter()
+        .filter(|group| {
+            group
+                .first()
+                .is_some_and(|answer| added.contains_key(&answer.topic.as_ref()))
+        })
+        .collect();
+    let mut splice = Splice::new(frame);
+    let out = splice.replace(places.count_at);
+    cursor::put_count(out, flexible, places.topics.len() + new.len());
+    for (place, group) in here {
+        let out = splice.replace(place.count_at.clone());
+        cursor::put_count(out, flexible, place.count + group.len());
+        let out = splice.replace(place.end..place.end);
+        for answer in group {
+            put_partition(out, version, answer);
+        }
+    }
+    let out = splice.replace(places.end..places.end);
+    for group in &new {
+        put_topic(out, version, group);
+    }
+    let whole = splice.finish();
+    Ok(whole.expect("the number of topics was replaced"))
+}
+
+/// Where a response can be added to.
+#[derive(Default)]
+struct Places<'a> {
+    /// The number of topics.
+    count_at: Range<usize>,
+    topics: Vec<Place<'a>>,
+    /// The end of the topics.
+    end: usize,
+}
+
+struct Place<'a> {
+    topic: Option<TopicRef<'a>>,
+    /// The number of partitions.
+    count_at: Range<usize>,
+    count: usize,
+    /// The end of the partitions.
+    end: usize,
+}
+
+impl<'a> Visitor<'a> for Places<'a> {
+    fn leaf(
+        &mut self,
+        field: &'static Field,
+        _at: Range<usize>,
+        value: Value<'a>,
+    ) -> Result<(), WireError> {
+        let topic = match (field.role, value) {
+            (Role::TopicName, Value::Bytes(Some(name))) => TopicRef::Name(name),
+            (Role::TopicId, Value::Uuid(id)) => TopicRef::Id(id),
+            _ => return Ok(()),
+        };
+        self.topics.push(Place {
+            topic: Some(topic),
+            count_at: 0..0,
+            count: 0,
+            end: 0,
+        });
+        Ok(())
+    }
+
+    fn open(&mut self, field: &'static Field, at: Range<usize>, count: usize) {
+        match field.role {
+            Role::Topics => self.count_at = at,
+            Role::Partitions => {
+                if let Some(place) = self.topics.last_mut() {
+                    place.count_at = at;
+                    place.count = count;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, field: &'static Field, at: usize) {
+        match field.role {
+            Role::Topics => self.end = at,
+            Role::Partitions => {
+                if let Some(place) = self.topics.last_mut() {
+                    place.end = at;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The request `frame` without the partitions that `keep` refuses; whole,
+/// length first. Topics that this empties go too; everything else is kept
+/// byte for byte. Asks for each partition once, in order.
+pub fn retain(
+    version: i16,
+    frame: &[u8],
+    mut keep: impl FnMut(TopicRef<'_>, i32) -> bool,
+) -> Result<Bytes, WireError> {
+    check_version(version)?;
+    let flexible = version >= FLEXIBLE;
+    let mut cursor = Cursor::starting(frame, header::request_body_at(frame, flexible)?);
+    cursor.string(flexible, "a transactional id")?;
+    cursor.int16("acks")?;
+    cursor.int32("a timeout")?;
+    let topics_at = cursor.at();
+    let topics = cursor.count(flexible, "topics")?.unwrap_or(0);
+    let topics_at = topics_at..cursor.at();
+
+    let mut topics_kept = topics;
+    let mut edits: Vec<(Range<usize>, Option<usize>)> = Vec::new();
+    for _ in 0..topics {
+        let start = cursor.at();
+        let before = edits.len();
+        let topic = topic(&mut cursor, version)?;
+        let count_at = cursor.at();
+        let partitions = cursor.count(flexible, "partitions")?.unwrap_or(0);
+        let count_at = count_at..cursor.at();
+        let mut kept = partitions;
+        for _ in 0..partitions {
+            let start = cursor.at();
+            let index = cursor.int32("a partition index")?;
+            let len = cursor.count(flexible, "records")?.unwrap_or(0);
+            cursor.take(len, "records")?;
+            if flexible {
+                cursor.tags()?;
+            }
+            if !keep(topic, index) {
+                if kept == partitions {
+                    edits.push((count_at.clone(), None));
+                }
+                kept -= 1;
+                edits.push((start..cursor.at(), None));
+            }
+        }
+        if flexible {
+            cursor.tags()?;
+        }
+        if kept == partitions {
+            continue;
+        }
+        if kept == 0 {
+            topics_kept -= 1;
+            edits.truncate(before);
+            edits.push((start..cursor.at(), None));
+        } else if let Some((_, count)) = edits.get_mut(before) {
+            *count = Some(kept);
+        }
+    }
+    if flexible {
+        cursor.tags()?;
+    }
+    cursor.end("a Produce request")?;
+
+    let mut splice = Splice::new(frame);
+    cursor::put_count(splice.replace(topics_at), flexible, topics_kept);
+    for (range, count) in edits {
+        let out = splice.replace(range);
+        if let Some(count) = count {
+            cursor::put_count(out, flexible, count);
+        }
+    }
+    let whole = splice.finish();
+    Ok(whole.expect("the number of topics was replaced"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::testing::{UNKNOWN, decode, request, response, text, unframed};
+    use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+    use kafka_protocol::messages::produce_response::{
+        BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse,
+        TopicProduceResponse,
+    };
+    use kafka_protocol::messages::{
+        BrokerId, ProduceRequest, ProduceResponse, RequestHeader, TopicName, TransactionalId,
+    };
+    use kafka_protocol::protocol::Decodable;
+    use proptest::prelude::*;
+
+    const IDS: [&str; 3] = [
+        "01010101-0101-0101-0101-010101010101",
+        "02020202-0202-0202-0202-020202020202",
+        "03030303-0303-0303-0303-030303030303",
+    ];
+
+    fn owned(version: i16, topic: u8) -> Topic {
+        if version >= TOPIC_IDS {
+            Topic::Id([topic; 16])
+        } else {
+            Topic::Name(Bytes::from(format!("topic-{topic}")))
+        }
+    }
+
+    /// Records of partition `index`: a batch, null, empty, or an odd one.
+    fn records(index: i32) -> Option<Bytes> {
+        match index {
+            1 => None,
+            2 => Some(Bytes::new()),
+            3 => Some(Bytes::from_static(b"short")),
+            _ => Some(batch::tests::sample(index + 1).into()),
+        }
+    }
+
+    fn produce(version: i16, topics: u8, partitions: i32) -> ProduceRequest {
+        let (tag, value) = UNKNOWN;
+        let mut request = ProduceRequest::default()
+            .with_transactional_id((topics == 2).then(|| TransactionalId(text("tx"))))
+            .with_acks(-1)
+            .with_timeout_ms(30_000);
+        for topic in 1..=topics {
+            let mut data = TopicProduceData::default();
+            if version >= TOPIC_IDS {
+                data.topic_id = IDS[usize::from(topic) - 1].parse().unwrap();
+            } else {
+                data.name = TopicName(text(&format!("topic-{topic}")));
+            }
+            for index in 0..partitions {
+                let mut partition = PartitionProduceData::default()
+                    .with_index(index)
+                    .with_records(records(index));
+                if version >= FLEXIBLE {
+                    partition.unknown_tagged_fields.insert(tag, value.clone());
+                }
+                data.partition_data.push(partition);
+            }
+            if version >= FLEXIBLE {
+                data.unknown_tagged_fields.insert(tag, value.clone());
+            }
+            request.topic_data.push(data);
+        }
+        if version >= FLEXIBLE {
+            request.unknown_tagged_fields.insert(tag, value);
+        }
+        request
+    }
+
+    #[derive(Default, PartialEq, Debug)]
+    struct Seen {
+        fronts: Vec<(Option<Vec<u8>>, i16, i32, usize)>,
+        topics: Vec<(Topic, usize)>,
+        partitions: Vec<(i32, Batch)>,
+    }
+
+    impl Sink for Seen {
+        fn front(&mut self, f: Front<'_>) {
+            let id = f.transactional_id.map(<[u8]>::to_vec);
+            self.fronts.push((id, f.acks, f.timeout_ms, f.topics));
+        }
+        fn topic(&mut self, topic: TopicRef<'_>, partitions: usize) {
+            self.topics.push((topic.to_topic(), partitions));
+        }
+        fn partition(&mut self, index: i32, batch: Batch) {
+            self.partitions.push((index, batch));
+        }
+    }
+
+    fn expected(version: i16, topics: u8, partitions: i32) -> Seen {
+        let count = usize::try_from(partitions).unwrap();
+        let mut seen = Seen::default();
+        let id = (topics == 2).then(|| b"tx".to_vec());
+        seen.fronts.push((id, -1, 30_000, topics.into()));
+        for topic in 1..=topics {
+            seen.topics.push((owned(version, topic), count));
+            for index in 0..partitions {
+                let records = records(index).unwrap_or_default();
+                let head = &records[..records.len().min(batch::HEADER)];
+                let batch = batch::batch(records.len(), head);
+                seen.partitions.push((index, batch));
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn a_walk_finds_the_same_at_every_split() {
+        for version in OLDEST_WALKED..=NEWEST {
+            for (topics, partitions) in [(0u8, 0), (1, 0), (1, 1), (2, 3), (3, 5)] {
+                let (frame, at) = request(0, version, &produce(version, topics, partitions));
+                assert_eq!(header::body_at(&frame, version >= 9), Ok(Some(at)));
+                let body = &frame[at..];
+                let expected = expected(version, topics, partitions);
+                for split in 0..=body.len() {
+                    let mut walk = Walk::new(version);
+                    let mut seen = Seen::default();
+                    let first = walk.advance(&body[..split], &mut seen).unwrap();
+                    assert!(first <= split);
+                    // What comes later may have other bytes behind it.
+                    let mut rest = body[first..].to_vec();
+                    rest.push(0x55);
+                    let second = walk.advance(&rest, &mut seen).unwrap();
+                    assert_eq!(first + second, body.len(), "version {version} at {split}");
+                    assert!(walk.done());
+                    assert_eq!((walk.skip(), walk.topics_left()), (0, 0));
+                    assert_eq!(seen, expected, "version {version} at {split}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_walk_fed_single_bytes_counts_down() {
+        let (frame, at) = request(0, 9, &produce(9, 2, 3));
+        let mut walk = Walk::new(9);
+        let mut seen = Seen::default();
+        let mut carry = Vec::new();
+        for byte in &frame[at..] {
+            carry.push(*byte);
+            let consumed = walk.advance(&carry, &mut seen).unwrap();
+            carry.drain(..consumed);
+            assert!(carry.len() <= 5 + 1 + batch::HEADER);
+            assert_eq!(
+                walk.topics_left(),
+                2 * seen.fronts.len() - seen.topics.len()
+            );
+        }
+        assert!(walk.done() && carry.is_empty());
+    }
+
+    #[test]
+    fn versions_outside_the_walk_are_refused() {
+        for version in [-1, 2, 14] {
+            let refused = WireError::Unsupported {
+                api_key: 0,
+                version,
+            };
+            let mut walk = Walk::new(version);
+            assert_eq!(walk.advance(&[0; 64], &mut Seen::default()), Err(refused));
+            assert_eq!(replies(version, &[0; 64], |_| ()), Err(refused));
+        }
+    }
+
+    #[test]
+    fn acks_are_read_in_every_version() {
+        for version in OLDEST_WALKED..=NEWEST {
+            for topics in [1, 2] {
+                let (frame, at) = request(0, version, &produce(version, topics, 1));
+                let body = &frame[at..];
+                assert_eq!(acks(version, body), Ok(Some(-1)));
+                assert_eq!(acks(version, &body[..2]), Ok(None));
+            }
+        }
+        for version in 0..OLDEST_WALKED {
+            assert_eq!(acks(version, &[0, 1, 0, 0]), Ok(Some(1)));
+            assert_eq!(acks(version, &[0]), Ok(None));
+        }
+        assert!(acks(14, &[0; 9]).is_err());
+    }
+
+    fn reply_of(version: i16, index: i32) -> PartitionProduceResponse {
+        let (tag, value) = UNKNOWN;
+        let mut reply = PartitionProduceResponse::default()
+            .with_index(index)
+            .with_error_code(if index == 1 { 6 } else { 0 })
+            .with_base_offset(if index == 1 { -1 } else { 100 })
+            .with_log_append_time_ms(-1);
+        if version >= LOG_START {
+            reply.log_start_offset = 4;
+        }
+        if version >= RECORD_ERRORS && index == 1 {
+            reply.record_errors = vec![
+                BatchIndexAndErrorMessage::default()
+                    .with_batch_index(3)
+                    .with_batch_index_error_message(Some(text("bad"))),
+            ];
+            reply.error_message = Some(text("not here"));
+        }
+        if version >= LEADERS && index == 1 {
+            let leader = LeaderIdAndEpoch::default().with_leader_epoch(3);
+            reply.current_leader = leader.with_leader_id(BrokerId(2));
+        }
+        if version >= FLEXIBLE {
+            reply.unknown_tagged_fields.insert(tag, value);
+        }
+        reply
+    }
+
+    fn responded(version: i16, topics: u8, partitions: i32) -> ProduceResponse {
+        let (tag, value) = UNKNOWN;
+        let mut response = ProduceResponse::default().with_throttle_time_ms(9);
+        for topic in 1..=topics {
+            let mut data = TopicProduceResponse::default();
+            if version >= TOPIC_IDS {
+                data.topic_id = IDS[usize::from(topic) - 1].parse().unwrap();
+            } else {
+                data.name = TopicName(text(&format!("topic-{topic}")));
+            }
+            data.partition_responses = (0..partitions).map(|i| reply_of(version, i)).collect();
+            response.responses.push(data);
+        }
+        if version >= LEADERS && topics > 0 {
+            response.node_endpoints = vec![
+                NodeEndpoint::default()
+                    .with_node_id(BrokerId(2))
+                    .with_host(text("b2.example"))
+                    .with_port(9092),
+            ];
+        }
+        if version >= FLEXIBLE {
+            response.unknown_tagged_fields.insert(tag, value);
+        }
+        response
+    }
+
+    #[test]
+    fn replies_agree_with_the_crate() {
+        for version in OLDEST_WALKED..=NEWEST {
+            for (topics, partitions) in [(0, 0), (1, 1), (3, 2)] {
+                let frame = response(0, version, &responded(version, topics, partitions));
+                let mut seen = Vec::new();
+                let endpoints = replies(version, &frame, |reply| seen.push(reply)).unwrap();
+                assert_eq!(endpoints, version >= LEADERS && topics > 0);
+                let expected: Vec<_> = (1..=topics)
+                    .flat_map(|topic| (0..partitions).map(move |index| (topic, index)))
+                    .map(|(topic, index)| {
+                        let ok = index != 1;
+                        (
+                            owned(version, topic),
+                            index,
+                            if ok { 0 } else { 6 },
+                            ok.then_some(100),
+                            (version >= LOG_START).then_some(4),
+                        )
+                    })
+                    .collect();
+                let seen: Vec<_> = seen
+                    .iter()
+                    .map(|r| {
+                        let topic = r.topic.to_topic();
+                        (
+                            topic,
+                            r.partition,
+                            r.error,
+                            r.base_offset,
+                            r.log_start_offset,
+                        )
+                    })
+                    .collect();
+                assert_eq!(seen, expected, "version {version}");
+                for end in 0..frame.len() {
+                    assert!(replies(version, &frame[..end], |_| ()).is_err());
+                }
+            }
+        }
+    }
+
+    fn answers(version: i16) -> Vec<Answer> {
+        [(1, 0), (4, 7), (1, 5), (4, 8)]
+            .map(|(topic, partition)| Answer {
+                topic: owned(version, topic),
+                partition,
+                error: if partition == 8 { 19 } else { 0 },
+                base_offset: (partition != 8).then_some(55),
+                log_append_time: -1,
+                log_start_offset: (version >= LOG_START).then_some(2),
+            })
+            .to_vec()
+    }
+
+    #[test]
+    fn an_answer_reads_back_topic_by_topic() {
+        for version in OLDEST_WALKED..=NEWEST {
+            let whole = answer(version, 7, &answers(version));
+            let decoded: ProduceResponse = decode(0, version, unframed(&whole));
+            let partitions: Vec<Vec<_>> = decoded
+                .responses
+                .iter()
+                .map(|topic| topic.partition_responses.iter().map(|p| p.index).collect())
+                .collect();
+            assert_eq!(partitions, [[0, 5], [7, 8]]);
+            let mut seen = Vec::new();
+            replies(version, unframed(&whole), |r| {
+                seen.push(Answer {
+                    topic: r.topic.to_topic(),
+                    partition: r.partition,
+                    error: r.error,
+                    base_offset: r.base_offset,
+                    log_append_time: r.log_append_time,
+                    log_start_offset: r.log_start_offset,
+                });
+            })
+            .unwrap();
+            let mut expected = answers(version);
+            expected.swap(1, 2);
+            assert_eq!(seen, expected);
+            assert_eq!(&whole[..8], [&whole[..4], &[0, 0, 0, 7]].concat());
+        }
+    }
+
+    #[test]
+    fn a_merge_adds_to_the_topics_that_are_there() {
+        for version in OLDEST_WALKED..=NEWEST {
+            let broker = responded(version, 3, 2);
+            let frame = response(0, version, &broker);
+            let merged = merge(version, &frame, &answers(version)).unwrap();
+            let decoded: ProduceResponse = decode(0, version, unframed(&merged));
+            let added: ProduceResponse =
+                decode(0, version, unframed(&answer(version, 7, &answers(version))));
+            let mut expected = broker;
+            let [here, new] = <[_; 2]>::try_from(added.responses).unwrap();
+            expected.responses[0]
+                .partition_responses
+                .extend(here.partition_responses);
+            expected.responses.push(new);
+            assert_eq!(decoded, expected, "version {version}");
+            // And nothing but the answers: without any, not a byte changes.
+            assert_eq!(unframed(&merge(version, &frame, &[]).unwrap()), frame);
+        }
+    }
+
+    #[test]
+    fn retain_drops_partitions_and_emptied_topics_only() {
+        for version in OLDEST_WALKED..=NEWEST {
+            let mut sent = produce(version, 3, 4);
+            let (frame, at) = request(0, version, &sent);
+            let mut asked = Vec::new();
+            let whole = retain(version, &frame, |topic, index| {
+                asked.push((topic.to_topic(), index));
+                topic != owned(version, 2).as_ref()
+                    && (topic != owned(version, 3).as_ref() || index != 1)
+            })
+            .unwrap();
+            assert_eq!(asked.len(), 12);
+            let kept = unframed(&whole);
+            assert_eq!(kept[..at], frame[..at]);
+            let mut bytes = Bytes::copy_from_slice(kept);
+            RequestHeader::decode(&mut bytes, if version >= 9 { 2 } else { 1 }).unwrap();
+            let decoded = ProduceRequest::decode(&mut bytes, version).unwrap();
+            assert!(bytes.is_empty());
+            sent.topic_data.remove(1);
+            sent.topic_data[1].partition_data.remove(1);
+            assert_eq!(decoded, sent, "version {version}");
+            assert_eq!(
+                unframed(&retain(version, &frame, |_, _| true).unwrap()),
+                frame
+            );
+            for end in 0..frame.len() {
+                assert!(retain(version, &frame[..end], |_, _| true).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_topic_stays_when_others_go() {
+        let (frame, _) = request(0, 9, &produce(9, 1, 0));
+        assert_eq!(unframed(&retain(9, &frame, |_, _| false).unwrap()), frame);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            version in -1i16..15,
+        ) {
+            let mut walk = Walk::new(version);
+            let _ = walk.advance(&bytes, &mut Seen::default());
+            let _ = acks(version, &bytes);
+            let _ = replies(version, &bytes, |_| ());
+            let _ = merge(version, &bytes, &[]);
+            let _ = retain(version, &bytes, |_, index| index % 2 == 0);
+            let _ = batch::batch(bytes.len(), &bytes);
+        }
+
+        #[test]
+        fn no_flipped_byte_makes_it_panic(at in any::<prop::sample::Index>(), byte: u8, version in 3i16..14) {
+            let (mut frame, _) = request(0, version, &produce(version, 2, 3));
+            let place = at.index(frame.len());
+            frame[place] = byte;
+            let _ = retain(version, &frame, |_, index| index != 1);
+            let mut frame = response(0, version, &responded(version, 2, 2));
+            let place = at.index(frame.len());
+            frame[place] = byte;
+            let mut count = 0;
+            let _ = replies(version, &frame, |_| count += 1);
+            prop_assert!(count <= frame.len());
+            let _ = merge(version, &frame, &answers(version));
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The same bytes, sent direct and through hapax (observe, absorb) to fresh
+//! topics of a real Kafka, give the same answers and the same log, except
+//! where a case names the rule that says otherwise.
+//!
+//! `cargo test --test differential [PART OF A CASE'S NAME]`. Needs Java and
+//! Maven. `HAPAX_DIFFERENTIAL=direct` leaves hapax out, to check the cases
+//! against Kafka alone.
+
+#![allow(unreachable_pub, reason = "nothing is public in a test binary")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy exempts test functions, not the helpers of a test binary"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod cases;
+mod harness;
+mod special;
+mod transactions;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let mut cases = cases::all();
+    cases.extend(special::all());
+    cases.extend(transactions::all());
+    if let Some(filter) = filter {
+        cases.retain(|case| case.name.contains(&filter));
+    }
+    harness::run(&cases)
+}
