@@ -112,6 +112,8 @@ struct Hold {
     connection: u64,
     /// Whether a retry goes first.
     past_retry: bool,
+    /// The request that did: link and correlation id. Any other waits for the release.
+    passed: Option<(u64, i32)>,
     released: bool,
 }
 
@@ -269,12 +271,12 @@ impl World {
     fn settle<'a>(
         &self,
         mut state: MutexGuard<'a, State>,
-        link: u64,
+        request: (u64, i32),
         key: &BatchKey,
     ) -> (MutexGuard<'a, State>, Option<bool>) {
         let start = Instant::now();
         loop {
-            if state.links.get(&link).is_none_or(|link| link.cutting) {
+            if state.links.get(&request.0).is_none_or(|link| link.cutting) {
                 return (state, None);
             }
             state
@@ -301,11 +303,13 @@ impl World {
                     self.oracle.report(),
                 );
             } else if let Some(past_retry) = holds.map(|hold| hold.past_retry) {
-                if past_retry {
+                let hold = state.hold.as_mut().expect("it holds");
+                if !past_retry {
+                    hold.released = true;
+                    self.changed.notify_all();
+                } else if *hold.passed.get_or_insert(request) == request {
                     return (state, Some(false));
                 }
-                state.hold.as_mut().expect("it holds").released = true;
-                self.changed.notify_all();
             } else if batch.outstanding == 0 && batch.seen >= batch.passed_on {
                 return (state, Some(false));
             } else if start.elapsed() > Duration::from_secs(2) {
@@ -382,11 +386,11 @@ mod a {
             let mut state = world.lock();
             // Everything from here to the write happens in one order with tap B.
             let mut absorbed = Vec::new();
-            if let Some((.., keys)) = &request {
+            if let Some((correlation, _, keys)) = &request {
                 for key in keys {
                     if state.batches.contains_key(key) {
                         let expected;
-                        (state, expected) = world.settle(state, link.id, key);
+                        (state, expected) = world.settle(state, (link.id, *correlation), key);
                         let Some(expected) = expected else { return };
                         if expected {
                             absorbed.push(key.clone());
@@ -564,6 +568,8 @@ mod b {
         hapax: TcpStream,
         kafka: TcpStream,
         pending: Mutex<HashMap<i32, (i16, Vec<BatchKey>)>>,
+        /// Set under the world's lock: nothing that comes later is noted.
+        over: AtomicBool,
     }
 
     pub(super) fn relay(world: &Arc<World>, id: u64, hapax: TcpStream, kafka: TcpStream) {
@@ -572,6 +578,7 @@ mod b {
             hapax,
             kafka,
             pending: Mutex::default(),
+            over: AtomicBool::new(false),
         });
         let (up_world, up_connection) = (world.clone(), connection.clone());
         std::thread::spawn(move || up(&up_world, &up_connection));
@@ -586,6 +593,9 @@ mod b {
                 end => break end,
             };
             let mut state = world.lock();
+            if connection.over.load(Ordering::Relaxed) {
+                return;
+            }
             if let Some((correlation, version, keys)) = produce_request(&frame) {
                 for key in &keys {
                     // The retry that a hold waits for has come out of hapax.
@@ -649,8 +659,12 @@ mod b {
             let mut acked = Vec::new();
             if let Some((version, keys)) = &produced {
                 acked = successes(&frame, *version, keys, &mut state.errors_from_kafka);
-                // A batch that hapax has an acknowledgement of needs no answer: its client may be long served.
-                if acked.iter().any(|key| !state.batches[key].acked) {
+                // Only where the client still waits for just this copy.
+                let is_awaited = |key| {
+                    let batch: &Batch = &state.batches[key];
+                    !batch.acked && batch.outstanding == 1 && batch.seen >= batch.passed_on
+                };
+                if !acked.is_empty() && acked.iter().all(is_awaited) {
                     if state.strikes(8, Fault::CutBeforeHapax) {
                         drop(state);
                         break;
@@ -699,15 +713,18 @@ mod b {
         state.hold = Some(Hold {
             connection,
             past_retry,
+            passed: None,
             released: false,
         });
         let start = Instant::now();
         while !state.hold.as_ref().expect("only this takes it").released {
             if start.elapsed() > PATIENCE {
-                let batch = &state.batches[&keys[0]];
                 panic!(
-                    "no client retries a batch of {keys:?}: {batch:?}, links {:?}",
-                    state.links
+                    "no client retries {keys:?} ({:?}); links {:?}, ends not noticed {:?}, {}",
+                    state.batches[&keys[0]],
+                    state.links,
+                    state.ending,
+                    world.oracle.report(),
                 );
             }
             state = world.wait(state);
@@ -720,6 +737,7 @@ mod b {
     /// Neither side will hear of the other again.
     fn is_over(world: &World, connection: &Connection) {
         let mut state = world.lock();
+        connection.over.store(true, Ordering::Relaxed);
         let pending = std::mem::take(&mut *connection.pending.lock().expect("no tap panicked"));
         for key in pending.into_values().flat_map(|(_, keys)| keys) {
             state
