@@ -422,7 +422,11 @@ impl Session {
         self.shared.sent(Side::Client, outbox.written() - before);
         self.to_client = outbox;
         read?;
-        sent.map_err(End::ClientLost)?;
+        if let Err(error) = sent {
+            // An orphan reads on where this left off.
+            keep_in(&mut self.mail, &bytes[taken..]);
+            return Err(End::ClientLost(error));
+        }
         Ok(taken)
     }
 
