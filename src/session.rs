@@ -482,8 +482,7 @@ impl Session {
         self.quiet.clear();
         self.inbox = Vec::new();
         self.request = RequestStage::Head;
-        self.blocked = None;
-        self.held = None;
+        self.release();
         self.to_client = Outbox::default();
         self.withhold(written);
         self.orphan = Some((self.now + ORPHAN_PATIENCE, presence));

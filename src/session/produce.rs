@@ -353,7 +353,7 @@ impl Session {
         }
     }
 
-    fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         self.blocked = None;
         if self.held.take().is_some() {
             self.info.held.store(false, Ordering::Relaxed);
