@@ -252,7 +252,10 @@ impl Session {
         loop {
             self.now = Instant::now();
             self.time = self.shared.ledger.time(self.now.into_std());
-            match self.turn(cx) {
+            let turned = self.turn(cx);
+            let in_flight = u32::try_from(self.pipeline.len()).unwrap_or(u32::MAX);
+            self.info.in_flight.store(in_flight, Ordering::Relaxed);
+            match turned {
                 Ok(true) => {}
                 Ok(false) => match self.poll_timer(cx) {
                     Poll::Pending => return Poll::Pending,
