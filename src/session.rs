@@ -278,10 +278,16 @@ impl Session {
 
     /// One turn of both directions. Returns whether anything moved.
     fn turn(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        if let Poll::Ready(Err(error)) = self.to_upstream.poll_flush(cx, &mut self.upstream) {
+        let before = (self.to_upstream.written(), self.to_client.written());
+        let upstream = self.to_upstream.poll_flush(cx, &mut self.upstream);
+        let client = self.to_client.poll_flush(cx, &mut self.client);
+        let after = (self.to_upstream.written(), self.to_client.written());
+        self.shared.sent(Side::Upstream, after.0 - before.0);
+        self.shared.sent(Side::Client, after.1 - before.1);
+        if let Poll::Ready(Err(error)) = upstream {
             return Err(End::UpstreamLost(error));
         }
-        if let Poll::Ready(Err(error)) = self.to_client.poll_flush(cx, &mut self.client) {
+        if let Poll::Ready(Err(error)) = client {
             return Err(End::ClientLost(error));
         }
         let mut moved = self.turn_client(cx)?;
