@@ -242,8 +242,10 @@ impl Session {
         self.settle_all();
         self.tell(&end);
         self.shared.disconnected(end.cause());
-        if !matches!(end, End::ClientLost(_)) && self.orphan.is_none() {
-            self.last_bytes().await;
+        match end {
+            _ if self.orphan.is_some() => {}
+            End::ClientLost(_) => self.last_quiet().await,
+            _ => self.last_bytes().await,
         }
     }
 
@@ -549,6 +551,14 @@ impl Session {
             // The peer may be gone already, and that is all that this says.
             let _ = self.client.shutdown().await;
         }
+    }
+
+    /// Sends the broker what came whole of requests without an answer.
+    async fn last_quiet(&mut self) {
+        self.to_upstream.withdraw(&self.quiet);
+        let flushed = poll_fn(|cx| self.to_upstream.poll_flush(cx, &mut self.upstream));
+        // A broker that does not read in time loses what acks=0 allows to lose.
+        let _ = tokio::time::timeout(LAST_BYTES_PATIENCE, flushed).await;
     }
 
     /// Answers of hapax's own whose turn has come.

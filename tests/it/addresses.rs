@@ -269,7 +269,7 @@ fn a_large_fetch_answer_streams_and_its_addresses_are_blanked() {
     let mut pair = world.pair();
     let records = Bytes::from(vec![7; 3 << 20]);
     let partition = PartitionData::default()
-        .with_records(Some(records.clone()))
+        .with_records(Some(records))
         .with_current_leader(
             fetch_response::LeaderIdAndEpoch::default()
                 .with_leader_id(7.into())
