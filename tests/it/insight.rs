@@ -487,3 +487,21 @@ fn bytes_are_counted_as_the_sockets_saw_them() {
     let sent = counted("hapax_sent_bytes_total", "side=\"upstream\"") - before;
     assert_eq!(sent, f64::from(u32::try_from(frame.len()).unwrap()));
 }
+
+#[test]
+fn requests_are_counted_by_api_and_outcome() {
+    let world = World::new(&[]);
+    let mut pair = world.informed();
+    pair.write(&produce(0), 0);
+    pair.answered_here(&produce(0));
+    told(&mut pair, &produce(1), 6, 0);
+    let count = |api: &str, outcome: &str| {
+        let labels = [format!("api=\"{api}\""), format!("outcome=\"{outcome}\"")];
+        let labels = labels.each_ref().map(|label| &**label);
+        world.hapax.metric("hapax_requests_total", &labels)
+    };
+    assert_eq!(count("metadata", "ok"), 1.0);
+    assert_eq!(count("produce", "short_circuit"), 1.0);
+    assert_eq!(count("produce", "error"), 1.0);
+    assert_eq!(count("produce", "ok"), 1.0);
+}

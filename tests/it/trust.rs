@@ -9,7 +9,7 @@ use kafka_protocol::protocol::StrBytes;
 
 use crate::support::batch::Batch;
 use crate::support::pause;
-use crate::support::raw::Produce;
+use crate::support::raw::{Produce, Topic};
 use crate::world::{ID, PRODUCER, Pair, World, batch, orders, produce};
 
 /// One request of the exchange is answered with success.
@@ -202,4 +202,32 @@ fn a_ninth_open_attempt_passes_untracked() {
     assert_eq!(world.verdicts("untracked"), 1.0);
     let limit = ["limit=\"attempts\""];
     assert_eq!(world.hapax.metric("hapax_limit_reached_total", &limit), 1.0);
+}
+
+/// The key has its window; it is its attempts that are too many.
+#[test]
+fn a_ninth_open_attempt_at_the_limit_of_windows_is_still_one_of_attempts() {
+    let world = World::of("observe", &["--sequence-max-windows=1"]);
+    let mut pair = world.pair();
+    for sequence in 0..9 {
+        pair.send(&produce(sequence));
+        pair.broker.next();
+    }
+    let reached = |limit| world.hapax.metric("hapax_limit_reached_total", &[limit]);
+    assert_eq!(reached("limit=\"attempts\""), 1.0);
+    assert_eq!(reached("limit=\"windows\""), 0.0);
+}
+
+/// What no topic can be called reaches no limit of topics.
+#[test]
+fn a_topic_id_of_zeros_passes_untracked_and_reaches_no_limit() {
+    let world = World::new(&[]);
+    let mut pair = world.pair();
+    let nothing = Topic::of("nothing", "00000000-0000-0000-0000-000000000000");
+    let request = Produce::to(&nothing, 0, batch(0)).version(13);
+    left_to_the_broker(&mut pair, &request);
+    left_to_the_broker(&mut pair, &request);
+    assert_eq!(world.verdicts("untracked"), 2.0);
+    let limit = ["limit=\"topics\""];
+    assert_eq!(world.hapax.metric("hapax_limit_reached_total", &limit), 0.0);
 }
