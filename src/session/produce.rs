@@ -632,7 +632,7 @@ impl Session {
             TopicRef::Name(name) => topics.key(TopicName::Name(name)),
             TopicRef::Id(id) => TopicId::from_wire(id).and_then(|id| topics.key(TopicName::Id(id))),
         };
-        if key.is_none() {
+        if key.is_none() && topic != TopicRef::Id([0; 16]) {
             self.shared.metrics.limit_reached.with(Limit::Topics).inc();
         }
         let known = key.map(|key| topics.get(key)).unwrap_or_default();
