@@ -388,11 +388,10 @@ impl Session {
         if tracked {
             self.tell_verdict(part, arrival, verdict, forwarded(verdict.class));
         } else {
-            let full = self.shared.ledger.windows() >= self.shared.ledger.windows_max();
-            let limit = if full {
-                Limit::Windows
-            } else {
+            let limit = if self.shared.ledger.has(key) {
                 Limit::Attempts
+            } else {
+                Limit::Windows
             };
             self.shared.metrics.limit_reached.with(limit).inc();
             self.count_untracked(part);
