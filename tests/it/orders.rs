@@ -494,3 +494,93 @@ fn a_partition_named_twice_in_a_streamed_request_is_untracked() {
     pair.broker.ack(&asked, 51);
     assert_eq!(pair.receive_one(&owed).offset, 51);
 }
+
+/// Partition, code and offset of each answer.
+fn told(mut answers: Vec<crate::support::raw::Answer>) -> Vec<(i32, i16, i64)> {
+    answers.sort_by_key(|answer| answer.partition);
+    let answers = answers.iter();
+    answers.map(|a| (a.partition, a.code, a.offset)).collect()
+}
+
+#[test]
+fn a_request_that_is_partly_mirrored_is_split_and_its_answers_are_merged() {
+    for version in [3, 8, 9, 12, 13] {
+        let world = World::new(&[]);
+        let mut pair = world.pair();
+        let owed = pair.send(&produce_all(&[(0, 0)]).version(version));
+        let asked = pair.broker.next();
+        pair.broker.reply(&asked, |_| failed(6));
+        pair.receive_one(&owed);
+        let owed = pair.send(&produce_all(&[(0, 1), (1, 0)]).version(version));
+        let asked = pair.broker.next();
+        assert_eq!(asked.sequences(), [(1, 0)]);
+        pair.broker.ack(&asked, 30);
+        let told = told(pair.receive(&owed));
+        assert_eq!(told, [(0, 6, -1), (1, 0, 30)], "version {version}");
+        pair.barrier();
+    }
+}
+
+#[test]
+fn a_request_is_answered_here_partly_by_success_and_partly_by_error() {
+    let world = World::new(&[]);
+    let mut pair = world.pair();
+    pair.write(&produce_all(&[(1, 0)]), 20);
+    let owed = pair.send(&produce_all(&[(0, 0)]));
+    let asked = pair.broker.next();
+    pair.broker.reply(&asked, |_| failed(3));
+    pair.receive_one(&owed);
+    let answers = pair.answered_here(&produce_all(&[(0, 1), (1, 0)]));
+    assert_eq!(told(answers), [(0, 3, -1), (1, 0, 20)]);
+}
+
+#[test]
+fn a_held_request_is_judged_again_as_a_whole() {
+    let world = World::new(&[]);
+    let mut pair = world.pair();
+    let r1 = pair.send(&produce_all(&[(0, 0), (1, 0)]));
+    let r2 = pair.send(&produce_all(&[(0, 1), (1, 1), (2, 0)]));
+    let asked = pair.broker.next();
+    pair.broker.assert_silent();
+    pair.broker.reply(&asked, |partition| match partition {
+        0 => failed(6),
+        _ => crate::broker::ok(10),
+    });
+    assert_eq!(told(pair.receive(&r1)), [(0, 6, -1), (1, 0, 10)]);
+    let asked = pair.broker.next();
+    assert_eq!(asked.sequences(), [(1, 1), (2, 0)]);
+    pair.broker.ack(&asked, 11);
+    assert_eq!(
+        told(pair.receive(&r2)),
+        [(0, 6, -1), (1, 0, 11), (2, 0, 11)]
+    );
+    // And the retry of all of it: only what was not written goes on.
+    let r3 = pair.send(&produce_all(&[(0, 0), (1, 1), (2, 0)]));
+    let asked = pair.broker.next();
+    assert_eq!(asked.sequences(), [(0, 0)]);
+    pair.broker.ack(&asked, 12);
+    assert_eq!(
+        told(pair.receive(&r3)),
+        [(0, 0, 12), (1, 0, 11), (2, 0, 11)]
+    );
+}
+
+#[test]
+fn pipelined_split_requests_are_settled_each_by_its_own_answer() {
+    let world = World::new(&[]);
+    let mut pair = world.pair();
+    pair.write(&produce_all(&[(0, 0), (1, 0), (2, 0), (3, 0)]), 10);
+    let r1 = pair.send(&produce_all(&[(0, 0), (1, 1)]));
+    let r2 = pair.send(&produce_all(&[(1, 0), (2, 1), (3, 0)]));
+    let r3 = pair.send(&produce_all(&[(2, 0), (3, 1)]));
+    let asked = [(); 3].map(|()| pair.broker.next());
+    for (asked, offset) in asked.iter().zip(21..) {
+        pair.broker.ack(asked, offset);
+    }
+    assert_eq!(told(pair.receive(&r1)), [(0, 0, 10), (1, 0, 21)]);
+    let r2 = told(pair.receive(&r2));
+    assert_eq!(r2, [(1, 0, 10), (2, 0, 22), (3, 0, 10)]);
+    assert_eq!(told(pair.receive(&r3)), [(2, 0, 10), (3, 0, 23)]);
+    let again = pair.answered_here(&produce_all(&[(1, 1), (2, 1), (3, 1)]));
+    assert_eq!(told(again), [(1, 0, 21), (2, 0, 22), (3, 0, 23)]);
+}
