@@ -239,8 +239,9 @@ impl Session {
         let gauge = self.shared.metrics.upstream_connections_of(self.node);
         let _connected = Presence::of(&gauge);
         let end = poll_fn(|cx| self.poll(cx)).await;
+        let unanswered = self.pipeline.len();
         self.settle_all();
-        self.tell(&end);
+        self.tell(&end, unanswered);
         self.shared.disconnected(end.cause());
         if !matches!(end, End::ClientLost(_)) && self.orphan.is_none() {
             self.last_bytes().await;
@@ -605,7 +606,7 @@ impl Session {
     }
 
     /// One line about how the session ended, as loud as it deserves.
-    fn tell(&self, end: &End) {
+    fn tell(&self, end: &End, unanswered: usize) {
         let client = self.info.client;
         let client_id = self.info.client_id.get().map(|id| &**id);
         let node = self.node.map(NodeId::to_wire);
@@ -613,8 +614,14 @@ impl Session {
             End::ClientClosed | End::ClientLost(_) => {
                 tracing::debug!(%client, client_id, node, reason = %end, "client connection ended");
             }
+            End::UpstreamClosed | End::UpstreamLost(_) if unanswered == 0 => {
+                tracing::debug!(%client, client_id, node, reason = %end, "broker connection ended");
+            }
             End::UpstreamClosed | End::UpstreamLost(_) => {
-                tracing::info!(%client, client_id, node, reason = %end, "broker connection ended");
+                tracing::info!(
+                    %client, client_id, node, unanswered, reason = %end,
+                    "broker connection ended with requests open, client closed"
+                );
             }
             End::UpstreamSilent(_) => {
                 tracing::warn!(%client, client_id, node, reason = %end, "broker connection ended");
