@@ -69,6 +69,10 @@ pub fn all() -> Vec<Case> {
         )
         .configs(&[("message.timestamp.type", "LogAppendTime")]),
         free(
+            "acks=1 through the bootstrap listener is the broker's to recognise",
+            bootstrap_acks_1,
+        ),
+        free(
             "a producer id asked for on the way, each version",
             producer_ids,
         ),
@@ -468,6 +472,25 @@ fn append_time(world: &mut World<'_>) -> io::Result<Vec<String>> {
     assert_eq!(first, again);
     assert_eq!(log(world, 0), [(0, 0, 0, 1)]);
     Ok(Vec::new())
+}
+
+/// Which node answers there is not known, so neither is whether it still leads.
+fn bootstrap_acks_1(world: &mut World<'_>) -> io::Result<Vec<String>> {
+    if let Some(hapax) = world.hapax {
+        world.address.clone_from(&hapax.bootstrap);
+    }
+    let producer = world.producer(0);
+    let batch = Batch::of(producer, 0, 0, ["v"]);
+    let produce = Produce::to(&world.topic, 0, batch.bytes()).acks(1);
+    let mut lines = Vec::new();
+    for append_time in [-1, TIMESTAMP] {
+        let answer = world.client(0).produce(&produce)?;
+        let found = (answer.code, answer.offset, answer.append_time);
+        assert_eq!(found, (0, 0, append_time));
+        lines.push(line(&answer));
+    }
+    assert_eq!(log(world, 0), [(0, 0, 0, 1)]);
+    Ok(lines)
 }
 
 fn producer_ids(world: &mut World<'_>) -> io::Result<Vec<String>> {
