@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::await_until;
-use super::kafka::free_ports;
+use super::kafka::{free_pair, free_ports};
 
 /// A running hapax; killed on drop.
 pub struct Hapax {
@@ -20,7 +20,8 @@ pub struct Hapax {
 
 /// Starts `hapax run` in front of `upstream` and waits until it listens.
 pub fn start(upstream: &str, mode: &str, flags: &[&str]) -> Hapax {
-    let [listen, admin, first] = free_ports();
+    let [listen, admin] = free_ports();
+    let first = free_pair();
     let dir = tempfile::tempdir().unwrap();
     // A range of two: one node, and one to spare.
     let brokers = [first, first + 1].map(|port| port.to_string()).join("-");

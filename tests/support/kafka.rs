@@ -91,6 +91,18 @@ pub fn free_ports<const N: usize>() -> [u16; N] {
     listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
+/// The first of two ports in a row that were free a moment ago.
+pub fn free_pair() -> u16 {
+    let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let mut tried = (0..100).map(|_| free_ports::<1>()[0]);
+    let found = tried.find(|first| {
+        first
+            .checked_add(1)
+            .is_some_and(|next| free(*first) && free(next))
+    });
+    found.expect("two free ports in a row")
+}
+
 fn java(libs: &Path, dir: &Path, heap: &str) -> Command {
     let mut command = Command::new("java");
     command
