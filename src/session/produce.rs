@@ -559,6 +559,7 @@ impl Session {
             session: self,
             due: &due,
             next: 0,
+            places: HashMap::new(),
             settled: 0,
             ok: true,
             shields: Vec::new(),
@@ -747,25 +748,40 @@ struct Settling<'a> {
     /// Where the batch that follows the last one found would stand: brokers
     /// answer in the order of the request, but for the order of topics.
     next: usize,
+    /// Where each batch stands, once an answer came out of that order.
+    places: HashMap<(TopicRef<'a>, i32), usize>,
     settled: usize,
     ok: bool,
     shields: Vec<(produce::Topic, i32, i16)>,
 }
 
-impl Settling<'_> {
+impl<'a> Settling<'a> {
+    /// The batch that an answer is about.
+    fn find(&mut self, topic: TopicRef<'_>, partition: i32) -> Option<&'a Sent> {
+        let is = |sent: &&Sent| {
+            sent.ticket.key.partition == partition && sent.topic.raw.as_ref() == topic
+        };
+        if let Some(sent) = self.due.get(self.next).filter(is) {
+            self.next += 1;
+            return Some(sent);
+        }
+        if self.places.is_empty() {
+            let places = self.due.iter().enumerate();
+            self.places = places
+                .map(|(at, sent)| ((sent.topic.raw.as_ref(), sent.ticket.key.partition), at))
+                .collect();
+        }
+        let at = *self.places.get(&(topic, partition))?;
+        self.next = at + 1;
+        self.due.get(at)
+    }
+
     fn reply(&mut self, reply: &PartitionReply<'_>) {
         self.ok &= reply.error == 0;
-        let count = self.due.len();
-        let found = (self.next..count).chain(0..self.next).find(|at| {
-            self.due.get(*at).is_some_and(|sent| {
-                sent.ticket.key.partition == reply.partition
-                    && sent.topic.raw.as_ref() == reply.topic
-            })
-        });
-        let Some(at) = found else { return };
-        self.next = at + 1;
+        let Some(sent) = self.find(reply.topic, reply.partition) else {
+            return;
+        };
         self.settled += 1;
-        let Some(sent) = self.due.get(at) else { return };
         let outcome = classify(
             reply.error,
             reply.base_offset,

@@ -265,13 +265,25 @@ fn explore() {
     };
     let scenario = *ALL.iter().find(|s| s.name.contains(&name)).unwrap();
     for seed in seeds() {
-        let (t, world) = run(seed, scenario, between, std::env::var("HAPAX_SIM_SEED").is_ok());
+        let (t, world) = run(
+            seed,
+            scenario,
+            between,
+            std::env::var("HAPAX_SIM_SEED").is_ok(),
+        );
         println!("{seed} {t:?} {:?}", world.wrongs);
         println!("{}", world.story());
         for (p, part) in world.partitions.iter().enumerate() {
             for who in 0..scenario.kinds.len() {
-                let log: Vec<_> = part.log.iter().filter(|(_, b)| b.client == who).map(|(o, b)| (*o, b.number, b.epoch, b.first)).collect();
-                if std::env::var("HAPAX_SIM_SEED").is_ok() { println!("LOG p{p} c{who} {log:?}"); }
+                let log: Vec<_> = part
+                    .log
+                    .iter()
+                    .filter(|(_, b)| b.client == who)
+                    .map(|(o, b)| (*o, b.number, b.epoch, b.first))
+                    .collect();
+                if std::env::var("HAPAX_SIM_SEED").is_ok() {
+                    println!("LOG p{p} c{who} {log:?}");
+                }
             }
         }
     }
