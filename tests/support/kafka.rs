@@ -76,12 +76,12 @@ impl Drop for Broker {
 
 /// The directory of Kafka's jars.
 pub fn jars() -> PathBuf {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/kafka-jars.sh");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kafka/kafka");
     let output = Command::new(script)
-        .arg(VERSION)
+        .args(["jars", VERSION])
         .output()
-        .expect("kafka-jars.sh runs");
-    assert!(output.status.success(), "kafka-jars.sh: {output:?}");
+        .expect("tests/kafka/kafka runs");
+    assert!(output.status.success(), "tests/kafka/kafka jars: {output:?}");
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
 }
 
