@@ -253,7 +253,10 @@ impl Session {
         loop {
             self.now = Instant::now();
             self.time = self.shared.ledger.time(self.now.into_std());
-            match self.turn(cx) {
+            let turned = self.turn(cx);
+            let in_flight = self.pipeline.len();
+            self.info.in_flight.store(in_flight, Ordering::Relaxed);
+            match turned {
                 Ok(true) => {}
                 Ok(false) => match self.poll_timer(cx) {
                     Poll::Pending => {
@@ -281,10 +284,16 @@ impl Session {
 
     /// One turn of both directions. Returns whether anything moved.
     fn turn(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        if let Poll::Ready(Err(error)) = self.to_upstream.poll_flush(cx, &mut self.upstream) {
+        let before = (self.to_upstream.written(), self.to_client.written());
+        let upstream = self.to_upstream.poll_flush(cx, &mut self.upstream);
+        let client = self.to_client.poll_flush(cx, &mut self.client);
+        let after = (self.to_upstream.written(), self.to_client.written());
+        self.shared.sent(Side::Upstream, after.0 - before.0);
+        self.shared.sent(Side::Client, after.1 - before.1);
+        if let Poll::Ready(Err(error)) = upstream {
             return Err(End::UpstreamLost(error));
         }
-        if let Poll::Ready(Err(error)) = self.to_client.poll_flush(cx, &mut self.client) {
+        if let Poll::Ready(Err(error)) = client {
             return Err(End::ClientLost(error));
         }
         let mut moved = self.turn_client(cx)?;
@@ -428,7 +437,11 @@ impl Session {
         self.shared.sent(Side::Client, outbox.written() - before);
         self.to_client = outbox;
         read?;
-        sent.map_err(End::ClientLost)?;
+        if let Err(error) = sent {
+            // An orphan reads on where this left off.
+            keep_in(&mut self.mail, &bytes[taken..]);
+            return Err(End::ClientLost(error));
+        }
         Ok(taken)
     }
 
@@ -484,8 +497,7 @@ impl Session {
         self.quiet.clear();
         self.inbox = Vec::new();
         self.request = RequestStage::Head;
-        self.blocked = None;
-        self.held = None;
+        self.release();
         self.to_client = Outbox::default();
         self.withhold(written);
         self.orphan = Some((self.now + ORPHAN_PATIENCE, presence));

@@ -365,7 +365,7 @@ impl Session {
         }
     }
 
-    fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         self.blocked = None;
         if self.held.take().is_some() {
             self.info.held.store(false, Ordering::Relaxed);
@@ -492,6 +492,7 @@ impl Session {
 
     /// Notes where a request stands that asks for no answer.
     fn note_quiet(&mut self, pass: &Pass<'_>, frame: Frame<'_>) {
+        self.info.requests.fetch_add(1, Ordering::Relaxed);
         let start = pass.position();
         self.quiet.push(start..start + (PREFIX + frame.len) as u64);
     }

@@ -219,6 +219,7 @@ impl Session {
     }
 
     pub(super) fn owe(&mut self, owed: Owed) {
+        self.info.requests.fetch_add(1, Ordering::Relaxed);
         self.shared.asked();
         self.pipeline.push(owed);
     }
@@ -304,7 +305,6 @@ impl Session {
 
     /// Keeps what the client calls itself.
     fn introduce(&self, frame: &[u8]) {
-        self.info.requests.fetch_add(1, Ordering::Relaxed);
         if self.info.client_id.get().is_some() {
             return;
         }

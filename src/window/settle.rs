@@ -109,9 +109,10 @@ impl Window {
             Some(epoch) if batch.epoch < epoch => return false,
             Some(epoch) if batch.epoch == epoch => {}
             _ => {
-                self.epoch = Some(batch.epoch);
+                if self.epoch.replace(batch.epoch).is_some() {
+                    self.flagged_gap = None;
+                }
                 self.acked.clear();
-                self.flagged_gap = None;
                 self.open
                     .retain(|a| a.state == State::Sent || a.batch.epoch >= batch.epoch);
             }

@@ -81,7 +81,10 @@ pub fn jars() -> PathBuf {
         .args(["jars", VERSION])
         .output()
         .expect("tests/kafka/kafka runs");
-    assert!(output.status.success(), "tests/kafka/kafka jars: {output:?}");
+    assert!(
+        output.status.success(),
+        "tests/kafka/kafka jars: {output:?}"
+    );
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
 }
 
