@@ -15,11 +15,12 @@ use crate::metrics::{self, FencedBy, Limit, Presence, Side, TopicMetrics};
 use crate::window::{
     Ack, Acks, Action, Arrival, Class, Gap, GapKind, Mode, Outcome, Settled, Verdict, classify,
 };
-use crate::wire::batch::{Batch, Tracked};
+use crate::wire::batch::{Batch, Odd, Tracked};
 use crate::wire::header::{self, RequestHead};
 use crate::wire::produce::{self, Answer, Front, PartitionReply, Sink, TopicRef, Walk};
 use crate::wire::{WireError, api};
 use bytes::Bytes;
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -47,6 +48,10 @@ pub(super) struct Held {
 pub(super) struct Sent {
     pub ticket: Ticket,
     topic: Rc<Named>,
+    /// Whether its request names the partition again: brokers answer once for
+    /// both batches, and keep one of them.
+    ambiguous: bool,
+    settled: Cell<bool>,
 }
 
 /// A topic as this connection's requests call it.
@@ -82,6 +87,9 @@ struct Part {
     verdict: Option<(WindowKey, Arrival, Verdict)>,
 }
 
+/// A partition of a topic, as one connection's requests call it.
+type Place = (*const Named, i32);
+
 /// What the front of a request says of all of its batches.
 #[derive(Clone, Copy)]
 struct Terms {
@@ -97,6 +105,8 @@ pub(super) struct Streamed {
     terms: Terms,
     /// The topic of the partitions that come next.
     topic: Option<Rc<Named>>,
+    /// The partitions that have passed.
+    seen: HashSet<Place>,
 }
 
 /// Collects what a walk finds.
@@ -264,6 +274,7 @@ impl Session {
                     walk,
                     terms,
                     topic,
+                    seen: parts.iter().map(Part::place).collect(),
                 }));
             }
             return Ok(true);
@@ -395,6 +406,8 @@ impl Session {
             self.tickets.push_back(Sent {
                 ticket,
                 topic: Rc::clone(&part.topic),
+                ambiguous: false,
+                settled: Cell::new(false),
             });
         }
         if tracked {
@@ -518,6 +531,7 @@ impl Session {
         };
         let walked = streamed.walk.advance(bytes, &mut collector);
         let walked = walked.map_err(|error| self.malformed(Side::Client, error))?;
+        self.mark_seen(&mut parts, &mut streamed.seen);
         self.judge_once(&mut parts, streamed.terms, false);
         for part in &mut parts {
             // Bytes have left: what is found now is forwarded and counted.
@@ -546,6 +560,24 @@ impl Session {
         Ok(false)
     }
 
+    /// A partition that a streamed request names again is left to the broker,
+    /// and so is what it named before.
+    fn mark_seen(&mut self, parts: &mut [Part], seen: &mut HashSet<Place>) {
+        for part in parts {
+            if seen.insert(part.place()) {
+                continue;
+            }
+            part.batch = Batch::Odd(Odd::ManyBatches);
+            let place = part.place();
+            let mut newest_first = self.tickets.iter_mut().rev();
+            if let Some(sent) = newest_first
+                .find(|sent| (Rc::as_ptr(&sent.topic), sent.ticket.key.partition) == place)
+            {
+                sent.ambiguous = true;
+            }
+        }
+    }
+
     /// Settles the batches that a response answers. Returns what the client
     /// gets in its place.
     pub(super) fn produce_reply(
@@ -561,21 +593,12 @@ impl Session {
             due: &due,
             next: 0,
             places: HashMap::new(),
-            settled: 0,
             ok: true,
             shields: Vec::new(),
         };
         let read = produce::replies(version, frame, |reply| settling.reply(&reply));
-        let Settling {
-            settled,
-            ok,
-            shields,
-            ..
-        } = settling;
-        let complete = settled == due.len();
-        if !complete || read.is_err() {
-            self.settle_silent(&due);
-        }
+        let Settling { ok, shields, .. } = settling;
+        self.settle_silent(&due);
         due.clear();
         if due.capacity() <= PARTS_KEPT {
             self.scratch.due = due;
@@ -619,10 +642,9 @@ impl Session {
         Ok(whole)
     }
 
-    /// A response that does not speak of a batch leaves its outcome unknown;
-    /// one that was settled already is not open any more.
+    /// A response that does not speak of a batch leaves its outcome unknown.
     fn settle_silent(&self, due: &[Sent]) {
-        for sent in due {
+        for sent in due.iter().filter(|sent| !sent.settled.get()) {
             let unknown = Outcome::Unknown { candidate: None };
             let _ = self.shared.ledger.settle(&sent.ticket, unknown, self.time);
         }
@@ -751,7 +773,6 @@ struct Settling<'a> {
     next: usize,
     /// Where each batch stands, once an answer came out of that order.
     places: HashMap<(TopicRef<'a>, i32), usize>,
-    settled: usize,
     ok: bool,
     shields: Vec<(produce::Topic, i32, i16)>,
 }
@@ -782,13 +803,17 @@ impl<'a> Settling<'a> {
         let Some(sent) = self.find(reply.topic, reply.partition) else {
             return;
         };
-        self.settled += 1;
-        let outcome = classify(
-            reply.error,
-            reply.base_offset,
-            reply.log_append_time,
-            reply.log_start_offset,
-        );
+        sent.settled.set(true);
+        let outcome = if sent.ambiguous {
+            Outcome::Unknown { candidate: None }
+        } else {
+            classify(
+                reply.error,
+                reply.base_offset,
+                reply.log_append_time,
+                reply.log_start_offset,
+            )
+        };
         let session = self.session;
         let settled = session
             .shared
@@ -854,6 +879,10 @@ impl Session {
 }
 
 impl Part {
+    fn place(&self) -> Place {
+        (Rc::as_ptr(&self.topic), self.partition)
+    }
+
     /// What is done with it; what no window judges is forwarded.
     fn action(&self) -> Action {
         match &self.verdict {
@@ -887,24 +916,18 @@ impl Part {
 
 /// A partition that a request names twice is left to the broker to judge.
 fn mark_repeated(parts: &mut [Part]) {
-    let odd = Batch::Odd(crate::wire::batch::Odd::ManyBatches);
     if parts.len() < 2 {
         return;
     }
     let mut seen = HashSet::with_capacity(parts.len());
-    let mut repeated = HashSet::new();
-    for part in &*parts {
-        let place = (Rc::as_ptr(&part.topic), part.partition);
-        if !seen.insert(place) {
-            repeated.insert(place);
-        }
-    }
-    if repeated.is_empty() {
-        return;
-    }
+    let repeated: HashSet<Place> = parts
+        .iter()
+        .map(Part::place)
+        .filter(|place| !seen.insert(*place))
+        .collect();
     for part in parts {
-        if repeated.contains(&(Rc::as_ptr(&part.topic), part.partition)) {
-            part.batch = odd;
+        if repeated.contains(&part.place()) {
+            part.batch = Batch::Odd(Odd::ManyBatches);
             part.verdict = None;
         }
     }

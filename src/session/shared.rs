@@ -96,7 +96,7 @@ impl Shared {
     ///
     /// Those of [`dial`].
     pub async fn dial(&self, target: &Target) -> Result<TcpStream, DialError> {
-        let ours = |address: SocketAddr| self.is_ours(address);
+        let ours = |address, local| self.is_ours(address, local);
         let dialled = dial(target, self.config.timeouts.connect, ours).await;
         let reached = dialled.is_ok();
         if target.node.is_none() {
@@ -137,12 +137,14 @@ impl Shared {
         self.reachable.load(Ordering::Relaxed)
     }
 
-    fn is_ours(&self, address: SocketAddr) -> bool {
+    /// Whether an address leads back to hapax. One that is bound to every
+    /// address of this machine is met wherever both ends have the same one.
+    fn is_ours(&self, address: SocketAddr, local: Option<SocketAddr>) -> bool {
         let ip = address.ip().to_canonical();
+        let here = ip.is_loopback() || local.is_some_and(|l| l.ip().to_canonical() == ip);
         self.ours.iter().any(|own| {
             own.port() == address.port()
-                && (own.ip().to_canonical() == ip
-                    || (own.ip().is_unspecified() && ip.is_loopback()))
+                && (own.ip().to_canonical() == ip || (own.ip().is_unspecified() && here))
         })
     }
 
