@@ -245,10 +245,10 @@ impl Session {
         self.settle_all();
         self.tell(&end, unanswered);
         self.shared.disconnected(end.cause());
-        if matches!(end, End::ClientLost(_)) {
-            self.last_quiet_requests().await;
-        } else if self.orphan.is_none() {
-            self.last_bytes().await;
+        match end {
+            _ if self.orphan.is_some() => {}
+            End::ClientLost(_) => self.last_quiet_requests().await,
+            _ => self.last_bytes().await,
         }
     }
 

@@ -413,11 +413,10 @@ impl Session {
         if tracked {
             self.tell_verdict(part, arrival, verdict, forwarded(verdict.class));
         } else {
-            let full = self.shared.ledger.windows() >= self.shared.ledger.windows_max();
-            let limit = if full {
-                Limit::Windows
-            } else {
+            let limit = if self.shared.ledger.has(key) {
                 Limit::Attempts
+            } else {
+                Limit::Windows
             };
             self.shared.metrics.limit_reached.with(limit).inc();
             self.count_untracked(part);
@@ -531,6 +530,7 @@ impl Session {
         };
         let walked = streamed.walk.advance(bytes, &mut collector);
         let walked = walked.map_err(|error| self.malformed(Side::Client, error))?;
+        mark_repeated(&mut parts);
         self.mark_seen(&mut parts, &mut streamed.seen);
         self.judge_once(&mut parts, streamed.terms, false);
         for part in &mut parts {
@@ -672,7 +672,7 @@ impl Session {
             TopicRef::Name(name) => topics.key(TopicName::Name(name)),
             TopicRef::Id(id) => TopicId::from_wire(id).and_then(|id| topics.key(TopicName::Id(id))),
         };
-        if key.is_none() {
+        if key.is_none() && topic != TopicRef::Id([0; 16]) {
             self.shared.metrics.limit_reached.with(Limit::Topics).inc();
         }
         let known = key.map(|key| topics.get(key)).unwrap_or_default();

@@ -220,6 +220,7 @@ impl Session {
 
     pub(super) fn owe(&mut self, owed: Owed) {
         self.info.requests.fetch_add(1, Ordering::Relaxed);
+        self.info.in_flight.fetch_add(1, Ordering::Relaxed);
         self.shared.asked();
         self.pipeline.push(owed);
     }

@@ -11,6 +11,7 @@ use crate::session::pipeline::Owed;
 use crate::upstream::{Brokers, DialError, Learned, ProbeError, Target, ask, dial};
 use crate::wire::frame::{FrameError, Stranger};
 use dashmap::DashMap;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -59,7 +60,8 @@ pub struct Shared {
     sessions_made: AtomicU64,
     /// Whether the last attempt to reach a broker succeeded.
     reachable: AtomicBool,
-    told: Mutex<Option<Instant>>,
+    /// Brokers whose failure was told within [`TELL_EVERY`].
+    told: Mutex<HashMap<Option<NodeId>, Instant>>,
     /// Notified whenever a session ends.
     pub gone: Notify,
 }
@@ -85,7 +87,7 @@ impl Shared {
             ours,
             sessions_made: AtomicU64::new(0),
             reachable: AtomicBool::new(false),
-            told: Mutex::new(None),
+            told: Mutex::default(),
             gone: Notify::new(),
         }
     }
@@ -161,19 +163,20 @@ impl Shared {
             DialError::Connect { .. } | DialError::Nothing => ConnectError::Other,
         };
         self.metrics.upstream_connect_errors.with(cause).inc();
-        if self.may_tell() {
+        if self.may_tell(target.node) {
             let node = target.node.map(NodeId::to_wire);
             tracing::error!(node, reason = %error, "cannot reach the broker, client closed");
         }
     }
 
-    /// Whether it is time again to tell of something that repeats.
-    fn may_tell(&self) -> bool {
+    /// Whether it is time again to tell of a broker.
+    fn may_tell(&self, node: Option<NodeId>) -> bool {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_some_and(|at| at.elapsed() < TELL_EVERY) {
+        told.retain(|_, at| at.elapsed() < TELL_EVERY);
+        if told.contains_key(&node) {
             return false;
         }
-        *told = Some(Instant::now());
+        told.insert(node, Instant::now());
         true
     }
 

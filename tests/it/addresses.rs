@@ -269,7 +269,7 @@ fn a_large_fetch_answer_streams_and_its_addresses_are_blanked() {
     let mut pair = world.pair();
     let records = Bytes::from(vec![7; 3 << 20]);
     let partition = PartitionData::default()
-        .with_records(Some(records.clone()))
+        .with_records(Some(records))
         .with_current_leader(
             fetch_response::LeaderIdAndEpoch::default()
                 .with_leader_id(7.into())
@@ -451,6 +451,24 @@ fn a_name_that_does_not_resolve_is_logged_with_the_broker_and_the_value() {
         .hapax
         .metric("hapax_upstream_connect_errors_total", &cause);
     assert_eq!(errors, 1.0);
+}
+
+/// Each has a line of its own: the operator has to map both.
+#[test]
+fn two_names_that_do_not_resolve_are_both_logged() {
+    let world = World::new(&[]);
+    let mut pair = world.pair();
+    let brokers = [(1, "one.invalid", 9092), (2, "two.invalid", 9092)];
+    told(&mut pair, &brokers);
+    for node in [1, 2] {
+        let port = slot(&world.hapax, node);
+        let mut client = Client::connect(&format!("127.0.0.1:{port}")).unwrap();
+        ping(&mut client);
+        assert!(client.is_closed(SOON * 2));
+    }
+    let output = world.hapax.output();
+    assert!(output.contains("one.invalid:9092 does not"), "{output}");
+    assert!(output.contains("two.invalid:9092 does not"), "{output}");
 }
 
 #[test]

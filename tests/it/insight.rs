@@ -40,7 +40,7 @@ fn check_event(world: &World, expected: &Value) {
         assert!(time.as_str().unwrap().ends_with('Z'), "{time}");
         event.remove("detail");
     }
-    assert_eq!(events, [expected.clone()]);
+    assert_eq!(events, std::slice::from_ref(expected));
     let name = expected["event"].as_str().unwrap();
     let label = format!("event=\"{name}\"");
     assert_eq!(world.hapax.metric("hapax_events_total", &[&label]), 1.0);
@@ -410,7 +410,9 @@ fn a_connection_is_shown_with_what_it_does() {
         pair.broker.answer_raw(asked, b"pong");
         pair.client.receive_frame().unwrap();
     }
-    assert_eq!(world.connection()["in_flight"], 0);
+    await_until("none to be in flight", SOON, || {
+        world.connection()["in_flight"] == 0
+    });
 }
 
 #[test]
@@ -484,4 +486,22 @@ fn bytes_are_counted_as_the_sockets_saw_them() {
     assert_eq!(asked.frame.len() + 4, frame.len());
     let sent = counted("hapax_sent_bytes_total", "side=\"upstream\"") - before;
     assert_eq!(sent, f64::from(u32::try_from(frame.len()).unwrap()));
+}
+
+#[test]
+fn requests_are_counted_by_api_and_outcome() {
+    let world = World::new(&[]);
+    let mut pair = world.informed();
+    pair.write(&produce(0), 0);
+    pair.answered_here(&produce(0));
+    told(&mut pair, &produce(1), 6, 0);
+    let count = |api: &str, outcome: &str| {
+        let labels = [format!("api=\"{api}\""), format!("outcome=\"{outcome}\"")];
+        let labels = labels.each_ref().map(|label| &**label);
+        world.hapax.metric("hapax_requests_total", &labels)
+    };
+    assert_eq!(count("metadata", "ok"), 1.0);
+    assert_eq!(count("produce", "short_circuit"), 1.0);
+    assert_eq!(count("produce", "error"), 1.0);
+    assert_eq!(count("produce", "ok"), 1.0);
 }

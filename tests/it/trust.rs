@@ -9,7 +9,7 @@ use kafka_protocol::protocol::StrBytes;
 
 use crate::support::batch::Batch;
 use crate::support::pause;
-use crate::support::raw::Produce;
+use crate::support::raw::{Produce, Topic};
 use crate::world::{ID, PRODUCER, Pair, World, batch, orders, produce};
 
 /// One request of the exchange is answered with success.
@@ -66,6 +66,16 @@ fn the_same_user_is_absorbed_on_another_connection() {
     assert_eq!(again.answered_here(&produce(0))[0].offset, 7);
 }
 
+/// A producer's first request to a broker is often the batch itself.
+#[test]
+fn a_client_that_begins_with_produce_is_proven_by_its_exchange() {
+    let world = World::new(&[]);
+    let tokens: [&[u8]; 2] = [b"n,,n=alice,r=x", b"c=biws,r=xy,p=cHJvb2Y="];
+    authenticated(&world, "SCRAM-SHA-256", &tokens).write(&produce(0), 7);
+    let mut again = authenticated(&world, "SCRAM-SHA-256", &tokens);
+    assert_eq!(again.answered_here(&produce(0))[0].offset, 7);
+}
+
 #[test]
 fn another_user_is_left_to_the_broker() {
     let world = World::new(&[]);
@@ -105,9 +115,6 @@ fn a_user_gets_nothing_that_was_acknowledged_to_nobody_in_particular() {
 fn nothing_is_absorbed_before_the_exchange_is_proven() {
     let world = World::new(&[]);
     alice(&world).write(&produce(0), 7);
-    // Nothing but the token was answered: it proves nothing yet.
-    let mut early = authenticated(&world, "PLAIN", &[b"\0alice\0wrong"]);
-    left_to_the_broker(&mut early, &produce(0));
     let mut asked = authenticated(&world, "PLAIN", &[]);
     left_to_the_broker(&mut asked, &produce(0));
 }
@@ -202,4 +209,32 @@ fn a_ninth_open_attempt_passes_untracked() {
     assert_eq!(world.verdicts("untracked"), 1.0);
     let limit = ["limit=\"attempts\""];
     assert_eq!(world.hapax.metric("hapax_limit_reached_total", &limit), 1.0);
+}
+
+/// The key has its window; it is its attempts that are too many.
+#[test]
+fn a_ninth_open_attempt_at_the_limit_of_windows_is_still_one_of_attempts() {
+    let world = World::of("observe", &["--sequence-max-windows=1"]);
+    let mut pair = world.pair();
+    for sequence in 0..9 {
+        pair.send(&produce(sequence));
+        pair.broker.next();
+    }
+    let reached = |limit| world.hapax.metric("hapax_limit_reached_total", &[limit]);
+    assert_eq!(reached("limit=\"attempts\""), 1.0);
+    assert_eq!(reached("limit=\"windows\""), 0.0);
+}
+
+/// What no topic can be called reaches no limit of topics.
+#[test]
+fn a_topic_id_of_zeros_passes_untracked_and_reaches_no_limit() {
+    let world = World::new(&[]);
+    let mut pair = world.pair();
+    let nothing = Topic::of("nothing", "00000000-0000-0000-0000-000000000000");
+    let request = Produce::to(&nothing, 0, batch(0)).version(13);
+    left_to_the_broker(&mut pair, &request);
+    left_to_the_broker(&mut pair, &request);
+    assert_eq!(world.verdicts("untracked"), 2.0);
+    let limit = ["limit=\"topics\""];
+    assert_eq!(world.hapax.metric("hapax_limit_reached_total", &limit), 0.0);
 }
