@@ -21,8 +21,14 @@ pub enum Between {
     NoGate,
     /// hapax that mirrors, but never holds.
     NoHold,
+    /// hapax that remembers 32 batches.
+    Wide,
     /// hapax with `shield45`.
     Shield,
+    /// hapax that waits for no answer whose client is gone.
+    NoOrphan,
+    /// hapax that stops to wait for them once their batches have a new epoch.
+    OrphanUntilBump,
     /// hapax that takes a batch that was sent for one that was acknowledged.
     SentAsAcked,
 }
@@ -174,7 +180,7 @@ pub struct World {
 
 /// No run is longer.
 const END: u64 = 600_000;
-const STORY: usize = 120_000;
+const STORY: usize = 120;
 
 impl World {
     pub fn new(seed: u64, scenario: Scenario, between: Between, told: bool) -> Self {
@@ -184,7 +190,7 @@ impl World {
             seed,
             scenario,
             between,
-            proxy: Proxy::new(between == Between::Shield),
+            proxy: Proxy::new(between),
             clients: Vec::new(),
             conns: Vec::new(),
             partitions: Vec::new(),
