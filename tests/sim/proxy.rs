@@ -469,7 +469,7 @@ impl World {
             answers,
             ..response
         };
-        self.to_client(conn, merged, lose);
+        self.hand_back(conn, merged, lose);
         self.answer_ready(conn);
         self.take_requests(conn);
         let session = &self.conns[conn].session;
@@ -491,11 +491,11 @@ impl World {
                 answers: owed.answers,
                 fate: Fate::None,
             };
-            self.to_client(conn, response, false);
+            self.hand_back(conn, response, false);
         }
     }
 
-    fn to_client(&mut self, conn: usize, response: Response, lose: bool) {
+    fn hand_back(&mut self, conn: usize, response: Response, lose: bool) {
         let session = &mut self.conns[conn].session;
         if session.orphan.is_some() || session.ended {
             return;
