@@ -192,7 +192,7 @@ impl Client {
         }
         let may = match self.kind {
             Kind::Librdkafka => {
-                !self.bump && !lane.unresolved && !(lane.draining && on_its_way > 0)
+                !(self.bump || lane.unresolved || (lane.draining && on_its_way > 0))
             }
             Kind::Java | Kind::Hasty => {
                 if item.stamped {

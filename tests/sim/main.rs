@@ -23,7 +23,7 @@ use client::Kind;
 use std::ops::{Add, AddAssign};
 use world::{Between, Scenario, World};
 
-const RUNS: u64 = 60;
+const RUNS: u64 = 80;
 
 const CALM: Scenario = Scenario {
     name: "lost answers",
@@ -110,6 +110,8 @@ struct Tally {
     mirrored: u64,
     held: u64,
     holds_expired: u64,
+    /// The client and the partition where something was wrong first.
+    culprit: Option<(usize, usize)>,
 }
 
 impl Add for Tally {
@@ -126,6 +128,7 @@ impl Add for Tally {
             mirrored: self.mirrored + other.mirrored,
             held: self.held + other.held,
             holds_expired: self.holds_expired + other.holds_expired,
+            culprit: self.culprit.or(other.culprit),
         }
     }
 }
@@ -147,6 +150,7 @@ fn run(seed: u64, scenario: Scenario, between: Between, told: bool) -> (Tally, W
         holds_expired: world.proxy.holds_expired,
         ..Tally::default()
     };
+    let mut before = 0;
     for (who, client) in world.clients.iter().enumerate() {
         for (partition, lane) in client.lanes.iter().enumerate() {
             let log = world.partitions[partition].log.iter();
@@ -174,6 +178,11 @@ fn run(seed: u64, scenario: Scenario, between: Between, told: bool) -> (Tally, W
             if !client.hasty() {
                 tally.stuck += missing.count() as u64;
             }
+            let wrong = tally.reorders + tally.lost + tally.misplaced;
+            if wrong > before && tally.culprit.is_none() {
+                tally.culprit = Some((who, partition));
+            }
+            before = wrong;
         }
     }
     (tally, world)
@@ -197,28 +206,77 @@ fn fail(seed: u64, scenario: Scenario, between: Between, why: &str) -> ! {
     panic!(
         "HAPAX_SIM_SEED={seed} \"{}\" {between:?}: {why}\n{tally:?}\n{}\n{:?}",
         scenario.name,
-        world.story(),
+        world.story(tally.culprit),
         world.wrongs,
     );
 }
 
+/// Runs all seeds and adds up, each one being held to what is always true.
 fn total(scenario: Scenario, between: Between) -> Tally {
     let mut total = Tally::default();
     for seed in seeds() {
-        total += run(seed, scenario, between, false).0;
+        let (tally, world) = run(seed, scenario, between, false);
+        if !world.wrongs.is_empty() {
+            fail(
+                seed,
+                scenario,
+                between,
+                "somebody waits, or hears what was not for him",
+            );
+        }
+        if tally.misplaced > 0 {
+            fail(
+                seed,
+                scenario,
+                between,
+                "a success names an offset where another batch is",
+            );
+        }
+        if between == Between::Absorb {
+            hold_to(seed, scenario, &tally);
+        }
+        total += tally;
     }
+    println!("{}", row(scenario.name, between, &total));
     total
+}
+
+/// What hapax promises for one run.
+fn hold_to(seed: u64, scenario: Scenario, tally: &Tally) {
+    let between = Between::Absorb;
+    let waited = tally.holds_expired == 0 && scenario.expiries == 0;
+    // A wait that ends unanswered leaves the batch to the broker (SEMANTICS
+    // 7.2), and of an expiry nobody is told: behind a gate that was open, a
+    // broker without state takes whichever batch comes first.
+    if waited && tally.lost > 0 {
+        fail(
+            seed,
+            scenario,
+            between,
+            "an acknowledged batch is not in the log",
+        );
+    }
+    if waited && tally.reorders > 0 {
+        fail(seed, scenario, between, "a batch stands behind a later one");
+    }
+    let forgets = scenario.restarts + scenario.moves + scenario.expiries + scenario.errors > 0;
+    let abandons = scenario.kinds.contains(&Kind::Hasty);
+    if !forgets && !abandons && waited && tally.stuck > 0 {
+        fail(seed, scenario, between, "a batch never got through");
+    }
+    if !forgets && !abandons && tally.duplicates > 0 {
+        fail(seed, scenario, between, "a batch is in the log twice");
+    }
 }
 
 fn row(name: &str, between: Between, t: &Tally) -> String {
     format!(
-        "{name:<28} {:<12} {:>5} dup {:>5} reorders {:>4} lost {:>4} stuck {:>4} misplaced | {:>5} absorbed {:>5} mirrored {:>5} held {:>3} expired",
+        "| {name:<28}| {:<16}|{:>5} |{:>5} |{:>5} |{:>5} |{:>6} |{:>6} |{:>6} |{:>5} |",
         format!("{between:?}"),
         t.duplicates,
         t.reorders,
         t.lost,
         t.stuck,
-        t.misplaced,
         t.absorbed,
         t.mirrored,
         t.held,
@@ -226,72 +284,101 @@ fn row(name: &str, between: Between, t: &Tally) -> String {
     )
 }
 
+fn header(runs: usize) {
+    println!("\n{runs} runs a line");
+    println!(
+        "| {:<28}| {:<16}|{:>5} |{:>5} |{:>5} |{:>5} |{:>6} |{:>6} |{:>6} |{:>5} |",
+        "scenario", "", "dup", "reord", "lost", "stuck", "absorb", "mirror", "held", "late"
+    );
+}
+
+/// Whether totals of this many runs say anything.
+fn many() -> bool {
+    seeds().len() >= 30
+}
+
 #[test]
-fn table() {
+fn hapax_answers_truly_loses_nothing_and_keeps_order() {
+    header(seeds().len());
+    let (mut direct, mut absorb) = (Tally::default(), Tally::default());
+    for scenario in ALL {
+        let without = total(scenario, Between::Direct);
+        let with = total(scenario, Between::Absorb);
+        if scenario.restarts + scenario.expiries > 0 && many() {
+            assert!(with.duplicates <= without.duplicates, "{}", scenario.name);
+        }
+        direct += without;
+        absorb += with;
+    }
+    println!(
+        "{}\n{}",
+        row("all", Between::Direct, &direct),
+        row("all", Between::Absorb, &absorb)
+    );
+    if many() {
+        assert!(absorb.duplicates <= direct.duplicates);
+        assert!(absorb.reorders <= direct.reorders);
+        assert!(absorb.lost <= direct.lost);
+        assert!(absorb.stuck <= direct.stuck);
+        assert!(absorb.absorbed > 0 && absorb.mirrored > 0 && absorb.held > 0);
+    }
+}
+
+/// The oracle must see what a wrong window does: these runs fail otherwise.
+#[test]
+fn the_oracle_sees_sent_taken_for_acknowledged() {
+    let mut total = Tally::default();
+    for seed in 0..10 {
+        total += run(seed, CALM, Between::SentAsAcked, false).0;
+    }
+    println!("{}", row(CALM.name, Between::SentAsAcked, &total));
+    assert!(
+        total.lost > 0,
+        "acknowledged, and not in the log: {total:?}"
+    );
+    assert!(
+        total.misplaced > 0,
+        "acknowledged at an offset of another: {total:?}"
+    );
+}
+
+/// KAFKA-15591: without the gate a fresh partition takes the second batch first.
+#[test]
+fn the_oracle_sees_the_loss_on_a_fresh_partition_without_the_gate() {
+    let mut total = Tally::default();
+    for seed in 0..40 {
+        total += run(seed, FRESH, Between::NoGate, false).0;
+    }
+    println!("{}", row(FRESH.name, Between::NoGate, &total));
+    assert!(total.lost + total.stuck > 0, "{total:?}");
+}
+
+#[test]
+fn the_oracle_sees_the_reorder_without_holds() {
+    let mut total = Tally::default();
+    for seed in 0..60 {
+        total += run(seed, FRESH, Between::NoHold, false).0;
+        total += run(seed, MOVES, Between::NoHold, false).0;
+    }
+    println!("{}", row(MOVES.name, Between::NoHold, &total));
+    assert!(total.reorders > 0, "{total:?}");
+}
+
+/// What other settings and choices would do, for whoever weighs them.
+#[test]
+#[ignore = "measures, asserts nothing"]
+fn alternatives() {
+    header(seeds().len());
     for scenario in ALL {
         for between in [
             Between::Direct,
-            Between::NoGate,
-            Between::NoHold,
             Between::Absorb,
-            Between::SentAsAcked,
+            Between::Wide,
+            Between::Shield,
+            Between::NoOrphan,
+            Between::OrphanUntilBump,
         ] {
-            let started = std::time::Instant::now();
-            let t = total(scenario, between);
-            println!(
-                "{} {:?}",
-                row(scenario.name, between, &t),
-                started.elapsed()
-            );
-            for seed in seeds() {
-                let (_, w) = run(seed, scenario, between, false);
-                if !w.wrongs.is_empty() {
-                    println!("  seed {seed}: {:?}", w.wrongs);
-                    break;
-                }
-            }
+            total(scenario, between);
         }
-    }
-}
-
-#[test]
-fn explore() {
-    let Ok(name) = std::env::var("S") else { return };
-    let between = match std::env::var("B").unwrap().as_str() {
-        "D" => Between::Direct,
-        "S" => Between::Shield,
-        "N" => Between::NoGate,
-        _ => Between::Absorb,
-    };
-    let scenario = *ALL.iter().find(|s| s.name.contains(&name)).unwrap();
-    for seed in seeds() {
-        let (t, world) = run(
-            seed,
-            scenario,
-            between,
-            std::env::var("HAPAX_SIM_SEED").is_ok(),
-        );
-        println!("{seed} {t:?} {:?}", world.wrongs);
-        println!("{}", world.story());
-        for (p, part) in world.partitions.iter().enumerate() {
-            for who in 0..scenario.kinds.len() {
-                let log: Vec<_> = part
-                    .log
-                    .iter()
-                    .filter(|(_, b)| b.client == who)
-                    .map(|(o, b)| (*o, b.number, b.epoch, b.first))
-                    .collect();
-                if std::env::var("HAPAX_SIM_SEED").is_ok() {
-                    println!("LOG p{p} c{who} {log:?}");
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn unused() {
-    if std::env::var("X").is_ok() {
-        fail(0, CALM, Between::Direct, "");
     }
 }

@@ -53,13 +53,13 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    pub fn new(shield45: bool) -> Self {
+    pub fn new(between: Between) -> Self {
         let rules = Rules {
             mode: Mode::Absorb,
             ttl: Duration::from_secs(300),
-            window_batches: 5,
+            window_batches: if between == Between::Wide { 32 } else { 5 },
             absorb_transactional: false,
-            shield45,
+            shield45: between == Between::Shield,
         };
         let ledger = Ledger::new(rules, 1000, 10);
         Self {
@@ -376,10 +376,25 @@ impl World {
                 .ledger
                 .commit(part.key, &part.arrival, &part.verdict);
             self.conns[conn].session.tickets.extend(ticket);
+            if self.between == Between::OrphanUntilBump {
+                self.end_outdated(part);
+            }
             self.proxy.note_sent(&part.batch);
             self.met(conn, &part.batch);
         }
         self.conns[conn].session.tickets.len() - before
+    }
+
+    /// Ends the orphans that wait for an older epoch of this batch's sequence.
+    fn end_outdated(&mut self, part: &Judged) {
+        for conn in 0..self.conns.len() {
+            let session = &self.conns[conn].session;
+            let outdated =
+                |t: &Ticket| t.key == part.key && t.batch.epoch < part.arrival.batch.epoch;
+            if session.orphan.is_some() && !session.ended && session.tickets.iter().any(outdated) {
+                self.end_session(conn);
+            }
+        }
     }
 
     fn answers(&mut self, conn: usize, parts: &[Judged]) -> Vec<Answer> {
@@ -454,7 +469,7 @@ impl World {
             answers,
             ..response
         };
-        self.to_client(conn, merged, lose);
+        self.hand_back(conn, merged, lose);
         self.answer_ready(conn);
         self.take_requests(conn);
         let session = &self.conns[conn].session;
@@ -476,11 +491,11 @@ impl World {
                 answers: owed.answers,
                 fate: Fate::None,
             };
-            self.to_client(conn, response, false);
+            self.hand_back(conn, response, false);
         }
     }
 
-    fn to_client(&mut self, conn: usize, response: Response, lose: bool) {
+    fn hand_back(&mut self, conn: usize, response: Response, lose: bool) {
         let session = &mut self.conns[conn].session;
         if session.orphan.is_some() || session.ended {
             return;
@@ -522,7 +537,8 @@ impl World {
 
     fn become_orphan(&mut self, conn: usize) -> bool {
         let session = &mut self.conns[conn].session;
-        if !session.pipeline.iter().any(|o| o.tickets > 0 && o.whole) {
+        let worth_it = session.pipeline.iter().any(|o| o.tickets > 0 && o.whole);
+        if !worth_it || self.between == Between::NoOrphan {
             return false;
         }
         session.inbox.clear();

@@ -21,8 +21,14 @@ pub enum Between {
     NoGate,
     /// hapax that mirrors, but never holds.
     NoHold,
+    /// hapax that remembers 32 batches.
+    Wide,
     /// hapax with `shield45`.
     Shield,
+    /// hapax that waits for no answer whose client is gone.
+    NoOrphan,
+    /// hapax that stops to wait for them once their batches have a new epoch.
+    OrphanUntilBump,
     /// hapax that takes a batch that was sent for one that was acknowledged.
     SentAsAcked,
 }
@@ -174,7 +180,9 @@ pub struct World {
 
 /// No run is longer.
 const END: u64 = 600_000;
-const STORY: usize = 120_000;
+const STORY: usize = 100_000;
+/// Lines of it that a failure shows.
+const SHOWN: usize = 120;
 
 impl World {
     pub fn new(seed: u64, scenario: Scenario, between: Between, told: bool) -> Self {
@@ -184,7 +192,7 @@ impl World {
             seed,
             scenario,
             between,
-            proxy: Proxy::new(between == Between::Shield),
+            proxy: Proxy::new(between),
             clients: Vec::new(),
             conns: Vec::new(),
             partitions: Vec::new(),
@@ -302,9 +310,18 @@ impl World {
         }
     }
 
-    pub fn story(&self) -> String {
-        let lines = self.story.iter().flatten().cloned();
-        lines.collect::<Vec<_>>().join("\n")
+    /// The last of what happened, to one client's partition if one is given.
+    pub fn story(&self, of: Option<(usize, usize)>) -> String {
+        let about = |line: &&String| {
+            of.is_none_or(|(client, partition)| {
+                line.contains(&format!("client: {client}, partition: {partition},"))
+                    || line.contains(&format!("client {client} gives up"))
+                    || line.contains("Fault")
+                    || (line.contains("on connection") && line.contains("broker"))
+            })
+        };
+        let lines: Vec<_> = self.story.iter().flatten().filter(about).cloned().collect();
+        lines[lines.len().saturating_sub(SHOWN)..].join("\n")
     }
 
     pub fn wrong(&mut self, what: String) {
