@@ -40,48 +40,60 @@ impl fmt::Display for Epoch {
 }
 
 /// A record sequence number, `0..=i32::MAX`, wrapping to 0 after the last.
+/// `Option<Sequence>` is four bytes.
 ///
 /// Sequences have no order (they wrap): [`Sequence::advance`] and
 /// [`Sequence::distance`] are the only arithmetic.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Sequence(u32);
+pub struct Sequence(
+    /// One more than the wire says: `1..=2^31`.
+    NonZeroU32,
+);
 
 impl Sequence {
     /// The first sequence of an epoch.
-    pub const ZERO: Self = Self(0);
+    pub const ZERO: Self = Self(NonZeroU32::MIN);
     const MODULUS: u32 = 1 << 31;
 
     /// The sequence of a batch, or `None` where the wire says there is none.
     pub fn from_wire(raw: i32) -> Option<Self> {
-        u32::try_from(raw).ok().map(Self)
+        u32::try_from(raw).ok().map(Self::new)
     }
 
     /// As the wire writes it.
     pub fn to_wire(self) -> i32 {
-        i32::try_from(self.0).expect("a sequence is below 2^31")
+        i32::try_from(self.raw()).expect("a sequence is below 2^31")
     }
 
     /// The sequence `records` later.
     #[must_use]
     pub fn advance(self, records: u32) -> Self {
-        Self((self.0.wrapping_add(records)) % Self::MODULUS)
+        Self::new(self.raw().wrapping_add(records))
     }
 
     /// How far ahead of `earlier` this one lies, `-2^30..2^30`; negative when
     /// it lies behind. The shorter way round the wrap is taken.
     pub fn distance(self, earlier: Self) -> i64 {
-        let ahead = self.0.wrapping_sub(earlier.0) % Self::MODULUS;
+        let ahead = self.raw().wrapping_sub(earlier.raw()) % Self::MODULUS;
         if ahead < Self::MODULUS / 2 {
             i64::from(ahead)
         } else {
             i64::from(ahead) - i64::from(Self::MODULUS)
         }
     }
+
+    fn new(raw: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(raw % Self::MODULUS))
+    }
+
+    fn raw(self) -> u32 {
+        self.0.get() - 1
+    }
 }
 
 impl fmt::Display for Sequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.raw().fmt(f)
     }
 }
 
@@ -196,5 +208,6 @@ mod tests {
         }
         assert_eq!(NodeId::from_wire(-1), None);
         assert_eq!(size_of::<Option<NodeId>>(), 4);
+        assert_eq!(size_of::<Option<Sequence>>(), 4);
     }
 }

@@ -269,7 +269,6 @@ impl Ledger {
                 swept.limit += 1;
                 return false;
             }
-            window.shrink();
             true
         });
         let gone = usize::try_from(swept.idle + swept.limit).unwrap_or(usize::MAX);

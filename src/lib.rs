@@ -1,5 +1,4 @@
-//! hapax: a Kafka proxy sidecar that makes "written exactly once" true and visible.
-
+#![doc = include_str!("ARCHITECTURE.md")]
 #![forbid(unsafe_code)]
 
 pub mod admin;
@@ -15,5 +14,6 @@ pub mod session;
 pub mod upstream;
 pub mod window;
 pub mod wire;
+pub mod workers;
 
 pub use listen::{Exit, RunError, run};

@@ -2,35 +2,30 @@
 //!
 //! Every port is bound before the upstream is contacted, so that a client
 //! never meets a port that is not there yet. One acceptor hands each
-//! connection to the worker with the fewest; a worker is a thread with a
-//! runtime of its own, and a connection never leaves it.
+//! connection to the worker with the fewest.
 
 use crate::admin::{self, view::ProxyView};
 use crate::config::{self, Config};
 use crate::events::Events;
 use crate::ledger::Ledger;
 use crate::metrics::{DisconnectCause, EvictionReason, Limit, Metrics};
-use crate::session::{self, Door, Shared};
+use crate::session::{Door, Shared};
 use crate::upstream::Brokers;
 use crate::window::{Mode, Rules};
+use crate::workers::{Workers, new_runtime, ticks};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use std::{io, thread};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::{self, Runtime};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
-use tokio::task::{JoinSet, LocalSet};
-use tokio::time::{self, MissedTickBehavior};
+use tokio::task::JoinSet;
+use tokio::time;
 
 /// How often windows that can no longer be used are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// How often an idle hapax asks whether a broker can be reached.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
-/// How often a worker shows that it makes progress.
-const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// Topic incarnations that have windows; those beyond pass untracked.
 const TOPICS_MAX: usize = 100_000;
 /// What a listener waits after a refusal of the system (no descriptors left).
@@ -69,10 +64,6 @@ pub enum RunError {
 pub fn run(config: Config) -> Result<Exit, RunError> {
     let runtime = new_runtime()?;
     runtime.block_on(serve(config))
-}
-
-fn new_runtime() -> io::Result<Runtime> {
-    runtime::Builder::new_current_thread().enable_all().build()
 }
 
 async fn serve(mut config: Config) -> Result<Exit, RunError> {
@@ -172,123 +163,6 @@ async fn accept(shared: Arc<Shared>, workers: Workers, listener: TcpListener, do
     }
 }
 
-/// The threads that serve connections.
-#[derive(Clone)]
-pub struct Workers(Arc<[Worker]>);
-
-struct Worker {
-    connections: Arc<AtomicUsize>,
-    /// Seconds since `born` at which the worker last made progress.
-    beat: Arc<AtomicU64>,
-    born: Instant,
-    queue: mpsc::UnboundedSender<(std::net::TcpStream, Door)>,
-}
-
-impl Workers {
-    fn start(shared: &Arc<Shared>) -> io::Result<Self> {
-        let workers: io::Result<Vec<_>> = (0..shared.config.workers)
-            .map(|number| Worker::start(number, shared))
-            .collect();
-        Ok(Self(workers?.into()))
-    }
-
-    /// Hands a connection to the worker with the fewest.
-    fn give(&self, client: TcpStream, door: Door) {
-        let Some(worker) = self
-            .0
-            .iter()
-            .min_by_key(|worker| worker.connections.load(Ordering::Relaxed))
-        else {
-            return;
-        };
-        match client.into_std() {
-            Ok(client) => {
-                worker.connections.fetch_add(1, Ordering::Relaxed);
-                if worker.queue.send((client, door)).is_err() {
-                    tracing::error!("a worker is gone, client closed");
-                }
-            }
-            Err(error) => tracing::error!(%error, "cannot hand over a connection"),
-        }
-    }
-
-    /// The longest time that a worker has made no progress.
-    #[must_use]
-    pub fn stalled(&self) -> Duration {
-        let stalled = self.0.iter().map(|worker| {
-            let beat = Duration::from_secs(worker.beat.load(Ordering::Relaxed));
-            worker.born.elapsed().saturating_sub(beat)
-        });
-        stalled.max().unwrap_or_default()
-    }
-}
-
-impl Worker {
-    fn start(number: usize, shared: &Arc<Shared>) -> io::Result<Self> {
-        let runtime = new_runtime()?;
-        let (queue, arrivals) = mpsc::unbounded_channel();
-        let worker = Self {
-            connections: Arc::default(),
-            beat: Arc::default(),
-            born: Instant::now(),
-            queue,
-        };
-        let shared = Arc::clone(shared);
-        let connections = Arc::clone(&worker.connections);
-        let (beat, born) = (Arc::clone(&worker.beat), worker.born);
-        thread::Builder::new()
-            .name(format!("worker-{number}"))
-            .spawn(move || {
-                let local = LocalSet::new();
-                local.spawn_local(async move {
-                    let mut ticks = ticks(BEAT_EVERY);
-                    loop {
-                        ticks.tick().await;
-                        beat.store(born.elapsed().as_secs(), Ordering::Relaxed);
-                    }
-                });
-                let work = work(shared, connections, arrivals);
-                runtime.block_on(local.run_until(work));
-            })?;
-        Ok(worker)
-    }
-}
-
-async fn work(
-    shared: Arc<Shared>,
-    connections: Arc<AtomicUsize>,
-    mut arrivals: mpsc::UnboundedReceiver<(std::net::TcpStream, Door)>,
-) {
-    while let Some((client, door)) = arrivals.recv().await {
-        let served = Served(Arc::clone(&connections));
-        let shared = Arc::clone(&shared);
-        match TcpStream::from_std(client) {
-            Ok(client) => {
-                tokio::task::spawn_local(async move {
-                    let _served = served;
-                    session::serve(shared, client, door).await;
-                });
-            }
-            Err(error) => tracing::error!(%error, "cannot take over a connection"),
-        }
-    }
-}
-
-/// Counts a connection out of its worker.
-struct Served(Arc<AtomicUsize>);
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-fn ticks(every: Duration) -> time::Interval {
-    let mut ticks = time::interval(every);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks
-}
-
 /// Forgets windows that can no longer be used.
 async fn sweep(shared: Arc<Shared>) {
     let mut ticks = ticks(SWEEP_EVERY);
@@ -305,18 +179,21 @@ async fn sweep(shared: Arc<Shared>) {
 /// be reached.
 async fn watch_upstream(shared: Arc<Shared>) {
     let mut ticks = ticks(PROBE_EVERY);
-    let told = AtomicBool::new(false);
+    let mut told = false;
     loop {
         ticks.tick().await;
         match shared.probe().await {
             Ok(()) => {
-                if told.swap(false, Ordering::Relaxed) {
+                if std::mem::take(&mut told) {
                     tracing::info!("the upstream can be reached again");
                 }
             }
             Err(error) => {
-                if !told.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(reason = %error, "the upstream cannot be reached; clients are closed until it can");
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(
+                        reason = %error,
+                        "the upstream cannot be reached; clients are closed until it can"
+                    );
                 }
             }
         }

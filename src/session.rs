@@ -1,8 +1,8 @@
 //! One client connection, paired with one connection to one broker.
 //!
-//! Both directions run in one task: [`Session::poll`] moves what can be moved
+//! Both directions run in one task: `Session::poll` moves what can be moved
 //! and returns when nothing can. Bytes are read into the worker's one large
-//! buffer, looked at in place ([`route`] for requests, [`reply`] for
+//! buffer, looked at in place (`route` for requests, `reply` for
 //! responses) and written from there; a connection keeps only what is
 //! incomplete or what its peer does not take.
 
@@ -51,6 +51,8 @@ const READ_BUFFER: usize = 256 * 1024;
 const CLIENT_OUT_MAX: usize = 1024 * 1024;
 /// What is read of a client whose request is held, to notice that it hangs up.
 const HELD_READ_MAX: usize = 256 * 1024;
+/// How often a client is looked at that is not read, its request being held.
+const UNREAD_CLIENT_GLANCE: Duration = Duration::from_millis(100);
 /// How long an orphan session waits for what it is owed.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a client may take for its last bytes once its broker is gone.
@@ -239,12 +241,13 @@ impl Session {
         let gauge = self.shared.metrics.upstream_connections_of(self.node);
         let _connected = Presence::of(&gauge);
         let end = poll_fn(|cx| self.poll(cx)).await;
+        let unanswered = self.pipeline.len();
         self.settle_all();
-        self.tell(&end);
+        self.tell(&end, unanswered);
         self.shared.disconnected(end.cause());
         match end {
             _ if self.orphan.is_some() => {}
-            End::ClientLost(_) => self.last_quiet().await,
+            End::ClientLost(_) => self.last_quiet_requests().await,
             _ => self.last_bytes().await,
         }
     }
@@ -255,12 +258,17 @@ impl Session {
             self.now = Instant::now();
             self.time = self.shared.ledger.time(self.now.into_std());
             let turned = self.turn(cx);
-            let in_flight = u32::try_from(self.pipeline.len()).unwrap_or(u32::MAX);
+            let in_flight = self.pipeline.len();
             self.info.in_flight.store(in_flight, Ordering::Relaxed);
             match turned {
                 Ok(true) => {}
                 Ok(false) => match self.poll_timer(cx) {
-                    Poll::Pending => return Poll::Pending,
+                    Poll::Pending => {
+                        self.info
+                            .in_flight
+                            .store(self.pipeline.len(), Ordering::Relaxed);
+                        return Poll::Pending;
+                    }
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(end)) => return Poll::Ready(end),
                 },
@@ -322,15 +330,22 @@ impl Session {
         if moved && (!self.to_upstream.is_empty() || !self.inbox.is_empty()) {
             return Ok(true);
         }
-        let may_read = match self.blocked {
-            Some(Blocked::Full) => false,
-            Some(Blocked::Held) => self.inbox.len() < HELD_READ_MAX,
-            None => true,
-        };
+        if self.unread_while_held()
+            && let Some(error) = self.client.take_error().transpose()
+        {
+            return Err(End::ClientLost(error.unwrap_or_else(|error| error)));
+        }
+        let may_read = self.blocked != Some(Blocked::Full) && !self.unread_while_held();
         if self.client_eof || !may_read || self.to_client.len() >= CLIENT_OUT_MAX {
             return Ok(moved);
         }
         Ok(self.read_client(cx)? || moved)
+    }
+
+    /// Whether the client has sent so much behind a held request that it is
+    /// no longer read, which is how a hang-up would be noticed.
+    fn unread_while_held(&self) -> bool {
+        self.blocked == Some(Blocked::Held) && self.inbox.len() >= HELD_READ_MAX
     }
 
     fn read_client(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
@@ -541,6 +556,14 @@ impl Session {
         self.held = None;
     }
 
+    /// Sends the broker what the client sent whole and awaits no answer for.
+    async fn last_quiet_requests(&mut self) {
+        self.to_upstream.withdraw(&self.quiet);
+        let flushed = poll_fn(|cx| self.to_upstream.poll_flush(cx, &mut self.upstream));
+        // A broker that does not take them has lost nothing it had.
+        let _ = tokio::time::timeout(LAST_BYTES_PATIENCE, flushed).await;
+    }
+
     /// Sends the client what is left for it, then says goodbye.
     async fn last_bytes(&mut self) {
         let flushed = poll_fn(|cx| self.to_client.poll_flush(cx, &mut self.client));
@@ -551,14 +574,6 @@ impl Session {
             // The peer may be gone already, and that is all that this says.
             let _ = self.client.shutdown().await;
         }
-    }
-
-    /// Sends the broker what came whole of requests without an answer.
-    async fn last_quiet(&mut self) {
-        self.to_upstream.withdraw(&self.quiet);
-        let flushed = poll_fn(|cx| self.to_upstream.poll_flush(cx, &mut self.upstream));
-        // A broker that does not read in time loses what acks=0 allows to lose.
-        let _ = tokio::time::timeout(LAST_BYTES_PATIENCE, flushed).await;
     }
 
     /// Answers of hapax's own whose turn has come.
@@ -574,45 +589,49 @@ impl Session {
 
     /// Waits for the next thing that time brings.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
-        loop {
-            let Some((due, what)) = self.next_due() else {
-                return Poll::Pending;
+        let Some((due, what)) = self.next_due() else {
+            return Poll::Pending;
+        };
+        if due <= self.now {
+            return match what {
+                Due::AnotherLook => Poll::Ready(Ok(())),
+                Due::Orphan => Poll::Ready(Err(End::UpstreamSilent(ORPHAN_PATIENCE))),
+                Due::Response(after) => Poll::Ready(Err(End::UpstreamSilent(after))),
             };
-            if due <= self.now {
-                return match what {
-                    Due::Patience => Poll::Ready(Ok(())),
-                    Due::Orphan => Poll::Ready(Err(End::UpstreamSilent(ORPHAN_PATIENCE))),
-                    Due::Response(after) => Poll::Ready(Err(End::UpstreamSilent(after))),
-                };
-            }
-            // An armed timer that is early only means another look: it is not
-            // moved for every request.
-            let timer = match &mut self.timer {
-                Some(timer) => {
-                    if timer.deadline() > due || timer.is_elapsed() {
-                        timer.as_mut().reset(due);
-                    }
-                    timer
-                }
-                none => none.insert(Box::pin(sleep_until(due))),
-            };
-            if timer.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            self.now = Instant::now();
         }
+        // An armed timer that is early only means another look: it is not
+        // moved for every request.
+        let timer = match &mut self.timer {
+            Some(timer) => {
+                if timer.deadline() > due || timer.is_elapsed() {
+                    timer.as_mut().reset(due);
+                }
+                timer
+            }
+            none => none.insert(Box::pin(sleep_until(due))),
+        };
+        timer.as_mut().poll(cx).map(Ok)
     }
 
     fn next_due(&self) -> Option<(Instant, Due)> {
         let held = self
             .held
             .as_ref()
-            .filter(|_| self.blocked == Some(Blocked::Held))
-            .map(|held| (held.deadline, Due::Patience));
+            .filter(|_| self.blocked == Some(Blocked::Held) && self.to_upstream.is_empty())
+            .map(|held| {
+                let glance = self.now + UNREAD_CLIENT_GLANCE;
+                let unread = self.unread_while_held();
+                let due = if unread {
+                    held.deadline.min(glance)
+                } else {
+                    held.deadline
+                };
+                (due, Due::AnotherLook)
+            });
         let orphan = self.orphan.as_ref().map(|(until, _)| (*until, Due::Orphan));
         let response = self.pipeline.front().and_then(|owed| {
             let patience = owed.timeout? + self.shared.config.timeouts.upstream_response;
-            let due = Instant::from_std(owed.at).checked_add(patience)?;
+            let due = Instant::from_std(owed.sent?).checked_add(patience)?;
             Some((due, Due::Response(patience)))
         });
         [held, orphan, response]
@@ -622,7 +641,7 @@ impl Session {
     }
 
     /// One line about how the session ended, as loud as it deserves.
-    fn tell(&self, end: &End) {
+    fn tell(&self, end: &End, unanswered: usize) {
         let client = self.info.client;
         let client_id = self.info.client_id.get().map(|id| &**id);
         let node = self.node.map(NodeId::to_wire);
@@ -630,8 +649,14 @@ impl Session {
             End::ClientClosed | End::ClientLost(_) => {
                 tracing::debug!(%client, client_id, node, reason = %end, "client connection ended");
             }
+            End::UpstreamClosed | End::UpstreamLost(_) if unanswered == 0 => {
+                tracing::debug!(%client, client_id, node, reason = %end, "broker connection ended");
+            }
             End::UpstreamClosed | End::UpstreamLost(_) => {
-                tracing::info!(%client, client_id, node, reason = %end, "broker connection ended");
+                tracing::info!(
+                    %client, client_id, node, unanswered, reason = %end,
+                    "broker connection ended with requests open, client closed"
+                );
             }
             End::UpstreamSilent(_) => {
                 tracing::warn!(%client, client_id, node, reason = %end, "broker connection ended");
@@ -649,8 +674,8 @@ impl Session {
 
 /// What a session waits for.
 enum Due {
-    /// A held request has waited long enough.
-    Patience,
+    /// A held request has waited long enough, or its client may be gone.
+    AnotherLook,
     /// An orphan has.
     Orphan,
     /// A broker has been silent for this long.

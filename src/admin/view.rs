@@ -1,9 +1,10 @@
 //! What the admin server shows of the proxy.
 
 use super::{BrokerRow, ConnectionRow, Health, ProducerRow, Reason, View};
-use crate::listen::Workers;
+
 use crate::session::{Info, Shared};
 use crate::window::Time;
+use crate::workers::Workers;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -156,7 +157,7 @@ fn connection(info: &Info) -> ConnectionRow {
         upstream: info.upstream.get().map(ToString::to_string),
         user: user.clone(),
         requests: info.requests.load(Ordering::Relaxed),
-        in_flight: usize::try_from(info.in_flight.load(Ordering::Relaxed)).unwrap_or(usize::MAX),
+        in_flight: info.in_flight.load(Ordering::Relaxed),
         held: info.held.load(Ordering::Relaxed),
         orphan: info.orphan.load(Ordering::Relaxed),
         age_seconds: info.since.elapsed().as_secs_f64(),

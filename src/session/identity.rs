@@ -1,9 +1,9 @@
 //! Who the client of a session has proven to be. Pure.
 //!
-//! A finished exchange is seen by what follows it: the broker answers nothing
-//! but ApiVersions and SASL before a client has proven who it is. A token that
-//! was answered proves nothing: after its first SCRAM message a client has
-//! shown a name and no more.
+//! Only a finished exchange proves anything: after its first SCRAM message a
+//! client has shown a name and no more. PLAIN and SCRAM end after a known
+//! number of tokens; the end of any other mechanism is seen by what follows
+//! it, since a broker answers nothing but ApiVersions and SASL before.
 
 use crate::ledger::Identity;
 use crate::wire::{api, sasl};
@@ -38,6 +38,7 @@ struct Exchange {
     bare: bool,
     user: Option<String>,
     sent: u8,
+    answered: u8,
 }
 
 impl Authentication {
@@ -66,6 +67,7 @@ impl Authentication {
                 bare: *bare,
                 user: None,
                 sent: 0,
+                answered: 0,
             });
         }
     }
@@ -94,8 +96,17 @@ impl Authentication {
 
     /// The answer to it.
     pub(super) fn token_answered(&mut self, error: i16) {
+        let Stage::Exchange(exchange) = &mut self.stage else {
+            return;
+        };
         if error != 0 {
             self.stage = Stage::Failed;
+            return;
+        }
+        exchange.answered = exchange.answered.saturating_add(1);
+        let readable = exchange.mechanism == "PLAIN" || exchange.mechanism.starts_with("SCRAM-");
+        if readable && sasl::rounds(&exchange.mechanism) == Some(exchange.answered) {
+            self.proven();
         }
     }
 
@@ -106,12 +117,29 @@ impl Authentication {
             api::SASL_HANDSHAKE,
             api::SASL_AUTHENTICATE,
         ];
-        let Stage::Exchange(exchange) = &mut self.stage else {
+        let Stage::Exchange(exchange) = &self.stage else {
             return false;
         };
-        if before_proof.contains(&api_key) || exchange.sent == 0 {
+        if before_proof.contains(&api_key) || exchange.answered == 0 {
             return false;
         }
+        self.proven();
+        true
+    }
+
+    /// Whether an exchange has begun and has not ended: whoever that is gets
+    /// what the broker gives.
+    pub(super) fn pending(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::Asked { .. } | Stage::Exchange(_) | Stage::Failed
+        )
+    }
+
+    fn proven(&mut self) {
+        let Stage::Exchange(exchange) = &mut self.stage else {
+            return;
+        };
         let mechanism = std::mem::take(&mut exchange.mechanism);
         let identity = match exchange.user.take() {
             Some(user) => Identity::User { mechanism, user },
@@ -119,7 +147,6 @@ impl Authentication {
             None => Identity::Unproven,
         };
         self.stage = Stage::Proven(identity);
-        true
     }
 
     /// Who the client has proven to be by now.
@@ -158,15 +185,18 @@ mod tests {
     fn a_name_alone_proves_nothing() {
         let mut a = exchanged(true, "SCRAM-SHA-256", &[b"n,,n=alice,r=x"]);
         assert_eq!(a.identity(), Identity::Unproven);
-        a.answered(api::API_VERSIONS);
-        assert_eq!(a.identity(), Identity::Unproven);
-        assert!(a.answered(api::METADATA));
+        assert!(a.pending());
+        assert!(!a.answered(api::API_VERSIONS));
+        a.token(b"c=biws,r=x,p=y");
+        a.token_answered(0);
         assert_eq!(a.identity(), user("SCRAM-SHA-256", "alice"));
+        assert!(!a.pending());
     }
 
     #[test]
     fn a_refused_client_stays_unproven() {
-        let mut a = exchanged(true, "PLAIN", &[b"\0alice\0secret"]);
+        let mut a = exchanged(true, "PLAIN", &[]);
+        a.token(b"\0alice\0secret");
         a.token_answered(58);
         assert!(!a.answered(api::METADATA));
         assert_eq!(a.identity(), Identity::Unproven);
@@ -192,14 +222,14 @@ mod tests {
         assert!(a.expects_bare_token(b""));
         a.token(b"\0alice\0secret");
         assert!(!a.expects_bare_token(b""));
-        a.answered(api::METADATA);
+        a.token_answered(0);
         assert_eq!(a.identity(), user("PLAIN", "alice"));
     }
 
     #[test]
     fn authenticating_again_starts_over() {
         let mut a = exchanged(true, "PLAIN", &[b"\0alice\0secret"]);
-        a.answered(api::METADATA);
+        assert_eq!(a.identity(), user("PLAIN", "alice"));
         a.handshake("PLAIN", 1);
         assert_eq!(a.identity(), Identity::Unproven);
     }

@@ -44,6 +44,8 @@ pub(super) struct Owed {
     pub end: u64,
     /// When it came.
     pub at: Instant,
+    /// When the last of it came.
+    pub sent: Option<Instant>,
     /// How long the broker may take by the request's own word.
     pub timeout: Option<Duration>,
 }
@@ -80,6 +82,13 @@ impl Pipeline {
     pub(super) fn add_tickets(&mut self, tickets: usize) {
         if let Some(newest) = self.owed.back_mut() {
             newest.tickets += tickets;
+        }
+    }
+
+    /// All of the newest request has come.
+    pub(super) fn newest_came(&mut self, now: Instant) {
+        if let Some(newest) = self.owed.back_mut() {
+            newest.sent.get_or_insert(now);
         }
     }
 
@@ -145,6 +154,7 @@ mod tests {
             tickets: 0,
             end: 0,
             at: Instant::now(),
+            sent: None,
             timeout: None,
         }
     }

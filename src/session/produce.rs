@@ -15,11 +15,12 @@ use crate::metrics::{self, FencedBy, Limit, Presence, Side, TopicMetrics};
 use crate::window::{
     Ack, Acks, Action, Arrival, Class, Gap, GapKind, Mode, Outcome, Settled, Verdict, classify,
 };
-use crate::wire::batch::{Batch, Tracked};
+use crate::wire::batch::{Batch, Odd, Tracked};
 use crate::wire::header::{self, RequestHead};
 use crate::wire::produce::{self, Answer, Front, PartitionReply, Sink, TopicRef, Walk};
 use crate::wire::{WireError, api};
 use bytes::Bytes;
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ use tokio::time::Instant;
 const TOPICS_CACHED: usize = 4096;
 /// Producers whose look-up a connection keeps.
 const PRODUCERS_CACHED: usize = 1024;
+/// Partitions of a request that a connection keeps room for.
+const PARTS_KEPT: usize = 64;
 /// What a mirrored answer says where an offset or a time would stand.
 const NO_TIME: i64 = -1;
 
@@ -45,6 +48,10 @@ pub(super) struct Held {
 pub(super) struct Sent {
     pub ticket: Ticket,
     topic: Rc<Named>,
+    /// Whether its request names the partition again: brokers answer once for
+    /// both batches, and keep one of them.
+    ambiguous: bool,
+    settled: Cell<bool>,
 }
 
 /// A topic as this connection's requests call it.
@@ -80,6 +87,9 @@ struct Part {
     verdict: Option<(WindowKey, Arrival, Verdict)>,
 }
 
+/// A partition of a topic, as one connection's requests call it.
+type Place = (*const Named, i32);
+
 /// What the front of a request says of all of its batches.
 #[derive(Clone, Copy)]
 struct Terms {
@@ -95,6 +105,8 @@ pub(super) struct Streamed {
     terms: Terms,
     /// The topic of the partitions that come next.
     topic: Option<Rc<Named>>,
+    /// The partitions that have passed.
+    seen: HashSet<Place>,
 }
 
 /// Collects what a walk finds.
@@ -160,9 +172,16 @@ impl Session {
         }
         let mut parts = std::mem::take(&mut self.scratch.parts);
         let done = self.produce_walked(pass, frame, head, body, &mut parts, waker);
-        parts.clear();
-        self.scratch.parts = parts;
+        self.keep_room(parts);
         done
+    }
+
+    /// Keeps the room of a usual request for the next one.
+    fn keep_room(&mut self, mut parts: Vec<Part>) {
+        parts.clear();
+        if parts.capacity() <= PARTS_KEPT {
+            self.scratch.parts = parts;
+        }
     }
 
     /// Asks for the rest of a frame; one that is whole has nothing to give.
@@ -255,6 +274,7 @@ impl Session {
                     walk,
                     terms,
                     topic,
+                    seen: parts.iter().map(Part::place).collect(),
                 }));
             }
             return Ok(true);
@@ -311,6 +331,9 @@ impl Session {
     }
 
     fn judge_once(&mut self, parts: &mut [Part], terms: Terms, patient: bool) {
+        if self.authentication.pending() {
+            return;
+        }
         for part in parts {
             let (Batch::Tracked(tracked), Some(topic), Some(acks)) =
                 (part.batch, part.topic.key, terms.acks)
@@ -383,6 +406,8 @@ impl Session {
             self.tickets.push_back(Sent {
                 ticket,
                 topic: Rc::clone(&part.topic),
+                ambiguous: false,
+                settled: Cell::new(false),
             });
         }
         if tracked {
@@ -505,6 +530,8 @@ impl Session {
         };
         let walked = streamed.walk.advance(bytes, &mut collector);
         let walked = walked.map_err(|error| self.malformed(Side::Client, error))?;
+        mark_repeated(&mut parts);
+        self.mark_seen(&mut parts, &mut streamed.seen);
         self.judge_once(&mut parts, streamed.terms, false);
         for part in &mut parts {
             // Bytes have left: what is found now is forwarded and counted.
@@ -514,8 +541,7 @@ impl Session {
         }
         let tickets = self.commit(&parts, streamed.terms);
         self.pipeline.add_tickets(tickets);
-        parts.clear();
-        self.scratch.parts = parts;
+        self.keep_room(parts);
         pass.keep(walked);
         streamed.left -= walked;
         let stuck = walked < bytes.len() && bytes.len() == streamed.left + walked;
@@ -534,9 +560,31 @@ impl Session {
         Ok(false)
     }
 
+    /// A partition that a streamed request names again is left to the broker,
+    /// and so is what it named before.
+    fn mark_seen(&mut self, parts: &mut [Part], seen: &mut HashSet<Place>) {
+        for part in parts {
+            if seen.insert(part.place()) {
+                continue;
+            }
+            part.batch = Batch::Odd(Odd::ManyBatches);
+            let place = part.place();
+            let mut newest_first = self.tickets.iter_mut().rev();
+            if let Some(sent) = newest_first
+                .find(|sent| (Rc::as_ptr(&sent.topic), sent.ticket.key.partition) == place)
+            {
+                sent.ambiguous = true;
+            }
+        }
+    }
+
     /// Settles the batches that a response answers. Returns what the client
     /// gets in its place.
-    pub(super) fn produce_reply(&mut self, owed: Owed, frame: &[u8]) -> Result<Option<Bytes>, End> {
+    pub(super) fn produce_reply(
+        &mut self,
+        owed: &Owed,
+        frame: &[u8],
+    ) -> Result<Option<Bytes>, End> {
         let version = owed.head.api_version;
         let mut due = std::mem::take(&mut self.scratch.due);
         due.extend(self.tickets.drain(..owed.tickets));
@@ -544,24 +592,18 @@ impl Session {
             session: self,
             due: &due,
             next: 0,
-            settled: 0,
+            places: HashMap::new(),
             ok: true,
             shields: Vec::new(),
         };
         let read = produce::replies(version, frame, |reply| settling.reply(&reply));
-        let Settling {
-            settled,
-            ok,
-            shields,
-            ..
-        } = settling;
-        let complete = settled == due.len();
-        if !complete || read.is_err() {
-            self.settle_silent(&due);
-        }
+        let Settling { ok, shields, .. } = settling;
+        self.settle_silent(&due);
         due.clear();
-        self.scratch.due = due;
-        self.shared.answered(&owed, ok, self.now.into_std());
+        if due.capacity() <= PARTS_KEPT {
+            self.scratch.due = due;
+        }
+        self.shared.answered(owed, ok, self.now.into_std());
         let endpoints = read.map_err(|error| self.malformed(Side::Upstream, error))?;
         self.changed(owed, frame, endpoints, &shields)
     }
@@ -569,7 +611,7 @@ impl Session {
     /// The response as the client gets it, if it is not as it came.
     fn changed(
         &self,
-        owed: Owed,
+        owed: &Owed,
         frame: &[u8],
         endpoints: bool,
         shields: &[(produce::Topic, i32, i16)],
@@ -600,10 +642,9 @@ impl Session {
         Ok(whole)
     }
 
-    /// A response that does not speak of a batch leaves its outcome unknown;
-    /// one that was settled already is not open any more.
+    /// A response that does not speak of a batch leaves its outcome unknown.
     fn settle_silent(&self, due: &[Sent]) {
-        for sent in due {
+        for sent in due.iter().filter(|sent| !sent.settled.get()) {
             let unknown = Outcome::Unknown { candidate: None };
             let _ = self.shared.ledger.settle(&sent.ticket, unknown, self.time);
         }
@@ -730,31 +771,49 @@ struct Settling<'a> {
     /// Where the batch that follows the last one found would stand: brokers
     /// answer in the order of the request, but for the order of topics.
     next: usize,
-    settled: usize,
+    /// Where each batch stands, once an answer came out of that order.
+    places: HashMap<(TopicRef<'a>, i32), usize>,
     ok: bool,
     shields: Vec<(produce::Topic, i32, i16)>,
 }
 
-impl Settling<'_> {
+impl<'a> Settling<'a> {
+    /// The batch that an answer is about.
+    fn find(&mut self, topic: TopicRef<'_>, partition: i32) -> Option<&'a Sent> {
+        let is = |sent: &&Sent| {
+            sent.ticket.key.partition == partition && sent.topic.raw.as_ref() == topic
+        };
+        if let Some(sent) = self.due.get(self.next).filter(is) {
+            self.next += 1;
+            return Some(sent);
+        }
+        if self.places.is_empty() {
+            let places = self.due.iter().enumerate();
+            self.places = places
+                .map(|(at, sent)| ((sent.topic.raw.as_ref(), sent.ticket.key.partition), at))
+                .collect();
+        }
+        let at = *self.places.get(&(topic, partition))?;
+        self.next = at + 1;
+        self.due.get(at)
+    }
+
     fn reply(&mut self, reply: &PartitionReply<'_>) {
         self.ok &= reply.error == 0;
-        let count = self.due.len();
-        let found = (self.next..count).chain(0..self.next).find(|at| {
-            self.due.get(*at).is_some_and(|sent| {
-                sent.ticket.key.partition == reply.partition
-                    && sent.topic.raw.as_ref() == reply.topic
-            })
-        });
-        let Some(at) = found else { return };
-        self.next = at + 1;
-        self.settled += 1;
-        let Some(sent) = self.due.get(at) else { return };
-        let outcome = classify(
-            reply.error,
-            reply.base_offset,
-            reply.log_append_time,
-            reply.log_start_offset,
-        );
+        let Some(sent) = self.find(reply.topic, reply.partition) else {
+            return;
+        };
+        sent.settled.set(true);
+        let outcome = if sent.ambiguous {
+            Outcome::Unknown { candidate: None }
+        } else {
+            classify(
+                reply.error,
+                reply.base_offset,
+                reply.log_append_time,
+                reply.log_start_offset,
+            )
+        };
         let session = self.session;
         let settled = session
             .shared
@@ -820,6 +879,10 @@ impl Session {
 }
 
 impl Part {
+    fn place(&self) -> Place {
+        (Rc::as_ptr(&self.topic), self.partition)
+    }
+
     /// What is done with it; what no window judges is forwarded.
     fn action(&self) -> Action {
         match &self.verdict {
@@ -853,24 +916,18 @@ impl Part {
 
 /// A partition that a request names twice is left to the broker to judge.
 fn mark_repeated(parts: &mut [Part]) {
-    let odd = Batch::Odd(crate::wire::batch::Odd::ManyBatches);
     if parts.len() < 2 {
         return;
     }
     let mut seen = HashSet::with_capacity(parts.len());
-    let mut repeated = HashSet::new();
-    for part in &*parts {
-        let place = (Rc::as_ptr(&part.topic), part.partition);
-        if !seen.insert(place) {
-            repeated.insert(place);
-        }
-    }
-    if repeated.is_empty() {
-        return;
-    }
+    let repeated: HashSet<Place> = parts
+        .iter()
+        .map(Part::place)
+        .filter(|place| !seen.insert(*place))
+        .collect();
     for part in parts {
-        if repeated.contains(&(Rc::as_ptr(&part.topic), part.partition)) {
-            part.batch = odd;
+        if repeated.contains(&part.place()) {
+            part.batch = Batch::Odd(Odd::ManyBatches);
             part.verdict = None;
         }
     }

@@ -28,7 +28,7 @@ pub(super) enum ReplyStage {
     /// have not passed.
     Scan {
         left: usize,
-        scan: EndpointScan,
+        scan: Box<EndpointScan>,
         api_key: i16,
         version: i16,
     },
@@ -124,7 +124,7 @@ impl Session {
         }
         if whole_needed {
             let frame = rest.get(..len).unwrap_or_default();
-            let replaced = self.read_reply(owed, frame)?;
+            let replaced = self.read_reply(&owed, frame)?;
             match replaced {
                 Some(bytes) => pass.replace(PREFIX + len, &bytes),
                 None => pass.keep(PREFIX + len),
@@ -145,7 +145,7 @@ impl Session {
                 .map_err(|error| self.malformed(Side::Upstream, error))?;
             ReplyStage::Scan {
                 left: len,
-                scan,
+                scan: Box::new(scan),
                 api_key,
                 version,
             }
@@ -210,6 +210,7 @@ impl Session {
     fn token_reply(&mut self, pass: &mut Pass<'_>, len: usize) -> bool {
         if let Some(owed) = self.pipeline.take_token() {
             self.authentication.token_answered(0);
+            self.prove();
             self.shared.answered(&owed, true, self.now.into_std());
         }
         pass.keep(PREFIX);
@@ -218,7 +219,7 @@ impl Session {
     }
 
     /// Reads a whole response. Returns what the client gets in its place.
-    fn read_reply(&mut self, owed: Owed, frame: &[u8]) -> Result<Option<Bytes>, End> {
+    fn read_reply(&mut self, owed: &Owed, frame: &[u8]) -> Result<Option<Bytes>, End> {
         let (api_key, version) = (owed.head.api_key, owed.head.api_version);
         let now = self.now.into_std();
         let malformed = |error| self.malformed(Side::Upstream, error);
@@ -238,12 +239,13 @@ impl Session {
             Reply::Authenticate => {
                 let error = sasl::authenticate_error(version, frame).map_err(malformed)?;
                 self.authentication.token_answered(error);
+                self.prove();
                 (error == 0, None)
             }
             Reply::Insight(claim) => (self.insight(api_key, version, claim, frame), None),
             Reply::Pass | Reply::Token | Reply::Ready(_) => (true, None),
         };
-        self.shared.answered(&owed, ok, now);
+        self.shared.answered(owed, ok, now);
         Ok(replaced)
     }
 

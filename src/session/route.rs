@@ -79,7 +79,9 @@ impl Session {
             }
             match std::mem::replace(&mut self.request, RequestStage::Head) {
                 RequestStage::Drop { left: 0, owed } => self.owe(*owed),
-                RequestStage::Head | RequestStage::Pass { left: 0 } => {}
+                RequestStage::Head | RequestStage::Pass { left: 0 } => {
+                    self.pipeline.newest_came(self.now.into_std());
+                }
                 unfinished => self.request = unfinished,
             }
         }
@@ -211,6 +213,7 @@ impl Session {
             tickets: 0,
             end: pass.position() + (PREFIX + frame.len) as u64,
             at: self.now.into_std(),
+            sent: None,
             timeout: None,
         }
     }

@@ -13,7 +13,7 @@ use crate::wire::frame::{FrameError, Stranger};
 use dashmap::DashMap;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
@@ -98,7 +98,7 @@ impl Shared {
     ///
     /// Those of [`dial`].
     pub async fn dial(&self, target: &Target) -> Result<TcpStream, DialError> {
-        let ours = |address: SocketAddr| self.is_ours(address);
+        let ours = |address, local| self.is_ours(address, local);
         let dialled = dial(target, self.config.timeouts.connect, ours).await;
         let reached = dialled.is_ok();
         if target.node.is_none() {
@@ -139,12 +139,14 @@ impl Shared {
         self.reachable.load(Ordering::Relaxed)
     }
 
-    fn is_ours(&self, address: SocketAddr) -> bool {
+    /// Whether an address leads back to hapax. One that is bound to every
+    /// address of this machine is met wherever both ends have the same one.
+    fn is_ours(&self, address: SocketAddr, local: Option<SocketAddr>) -> bool {
         let ip = address.ip().to_canonical();
+        let here = ip.is_loopback() || local.is_some_and(|l| l.ip().to_canonical() == ip);
         self.ours.iter().any(|own| {
             own.port() == address.port()
-                && (own.ip().to_canonical() == ip
-                    || (own.ip().is_unspecified() && ip.is_loopback()))
+                && (own.ip().to_canonical() == ip || (own.ip().is_unspecified() && here))
         })
     }
 
@@ -294,7 +296,7 @@ pub struct Info {
     /// Requests so far.
     pub requests: AtomicU64,
     /// Requests without an answer.
-    pub in_flight: AtomicU32,
+    pub in_flight: AtomicUsize,
     /// Whether a request of it is held.
     pub held: AtomicBool,
     /// Whether the client is gone and only acknowledgements are awaited.
@@ -314,7 +316,7 @@ impl Info {
             upstream: OnceLock::new(),
             user: Mutex::new(None),
             requests: AtomicU64::new(0),
-            in_flight: AtomicU32::new(0),
+            in_flight: AtomicUsize::new(0),
             held: AtomicBool::new(false),
             orphan: AtomicBool::new(false),
             since: Instant::now(),

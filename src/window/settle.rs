@@ -77,6 +77,11 @@ impl Window {
                 self.unknown(attempt, candidate, now);
             }
         }
+        if self.open.is_empty() {
+            // A quiet window holds no room for attempts: there are many more
+            // windows than batches on their way.
+            self.open = Vec::new();
+        }
         settled
     }
 

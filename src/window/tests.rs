@@ -561,6 +561,23 @@ fn a_batch_that_was_forwarded_is_never_told_that_it_was_not() {
 }
 
 #[test]
+fn an_acknowledged_batch_is_never_told_that_it_was_not_written() {
+    let mut w = World::new();
+    let head = w.send(batch(0, 0, 10));
+    let arrival = Arrival {
+        transactional: true,
+        patient: false,
+        ..w.arrival(batch(0, 10, 10))
+    };
+    let follower = w.send_as(arrival);
+    w.ack(follower);
+    let _ = w.fail(head, 6);
+    let verdict = w.window.judge(&arrival, &w.rules);
+    assert_eq!(verdict.class, Class::Duplicate);
+    assert_eq!(verdict.action, Action::Forward);
+}
+
+#[test]
 fn an_unknown_outcome_outlives_the_certain_failure_of_a_retry() {
     let mut w = World::new();
     w.acked(1);

@@ -93,6 +93,8 @@ func producer(more ...kgo.Opt) *kgo.Client {
 		kgo.ProducerBatchMaxBytes(int32(max(*batchBytes, 512))),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.RetryBackoffFn(func(int) time.Duration { return time.Duration(*backoffMs) * time.Millisecond }),
+		// A broken connection asks for new metadata before anything is sent again.
+		kgo.MetadataMinAge(time.Duration(max(*backoffMs, 10)) * time.Millisecond),
 		kgo.MaxBufferedRecords(100000),
 	}, more...)...)
 }

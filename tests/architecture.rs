@@ -1,0 +1,165 @@
+//! The direction of `use` between modules, and what pure modules may not touch.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a source that cannot be read must fail the test"
+)]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Which modules each module may use. Nothing points up.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("main", &["hapax"]),
+    ("lib", &["listen"]),
+    ("cli", &["config", "logging", "metrics"]),
+    ("config", &["ids"]),
+    ("logging", &["config"]),
+    ("ids", &[]),
+    ("window", &["ids"]),
+    ("wire", &["ids"]),
+    ("ledger", &["ids", "window"]),
+    ("metrics", &["ids"]),
+    ("events", &["ids", "metrics"]),
+    ("upstream", &["config", "ids", "wire"]),
+    (
+        "session",
+        &[
+            "config", "events", "ids", "ledger", "metrics", "upstream", "window", "wire",
+        ],
+    ),
+    ("workers", &["session"]),
+    (
+        "admin",
+        &[
+            "cli", "config", "events", "ids", "metrics", "session", "window", "workers",
+        ],
+    ),
+    (
+        "listen",
+        &[
+            "admin", "config", "events", "ledger", "metrics", "session", "upstream", "window",
+            "workers",
+        ],
+    ),
+];
+
+/// Sources that decide without a clock, a socket, a lock, chance or a log.
+const PURE: &[&str] = &[
+    "src/ids.rs",
+    "src/window.rs",
+    "src/window/",
+    "src/wire.rs",
+    "src/wire/",
+    "src/session/pipeline.rs",
+    "src/session/identity.rs",
+];
+const IMPURE: &[&str] = &[
+    "tokio",
+    "tracing",
+    "prometheus",
+    "dashmap",
+    "Instant::now",
+    "SystemTime",
+    "Mutex",
+    "RwLock",
+    "Atomic",
+    "std::net",
+    "std::fs",
+    "std::io",
+    "std::env",
+    "crate::metrics",
+    "RandomState",
+];
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Every source below `src`, by its path from the root, without its tests and
+/// comments.
+fn read_all() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    sources(&root.join("src"), &mut found);
+    assert!(found.len() > 30, "the sources are not where they were");
+    found
+        .into_iter()
+        .filter(|path| path.file_name().is_none_or(|name| name != "tests.rs"))
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+            let lines = code.lines().filter(|l| !l.trim_start().starts_with("//"));
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+            (name.to_owned(), lines.collect::<Vec<_>>().join("\n"))
+        })
+        .collect()
+}
+
+/// The module that a path or a `crate::` path belongs to.
+fn module_of(path: &str) -> &str {
+    let name = path.trim_start_matches("src/");
+    name.split(['/', '.']).next().unwrap()
+}
+
+/// The modules that a source names by `crate::` or, in main, by `hapax::`.
+fn used(code: &str, module: &str) -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        let name: String = rest
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect();
+        assert!(
+            !name.is_empty(),
+            "write one use a module, so that this test can read it"
+        );
+        if name != module {
+            used.insert(name);
+        }
+    }
+    used
+}
+
+#[test]
+fn nothing_points_up() {
+    for (path, code) in read_all() {
+        let module = module_of(&path);
+        let allowed = MAY_USE
+            .iter()
+            .find(|(name, _)| *name == module)
+            .unwrap_or_else(|| panic!("{path}: give its module a place in MAY_USE"))
+            .1;
+        for name in used(&code, module) {
+            assert!(allowed.contains(&name.as_str()), "{path} uses {name}");
+        }
+    }
+}
+
+#[test]
+fn pure_modules_touch_nothing() {
+    let mut seen = 0;
+    for (path, code) in read_all() {
+        if !PURE.iter().any(|pure| path.starts_with(pure)) {
+            continue;
+        }
+        seen += 1;
+        for word in IMPURE {
+            let found = code.lines().find(|line| line.contains(word));
+            assert!(
+                found.is_none(),
+                "{path} is pure and says: {}",
+                found.unwrap_or_default()
+            );
+        }
+    }
+    assert!(seen >= 15, "the pure modules are not where they were");
+}

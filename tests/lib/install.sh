@@ -1,0 +1,39 @@
+# What the tests need, a function a stage; each does nothing where it is all there. Sourced by tests/run.
+# Everything lands under target/tests or, for Kafka's jars, in the user's cache.
+. "$root/tests/lib/packages.sh"
+installed=$root/target/tests
+mkdir -p "$installed"
+
+install_debian() {
+  local missing=() package
+  for package in "${APT_PACKAGES[@]}"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$installed/apt.log" 2>&1 ||
+    { tail -n 20 "$installed/apt.log" >&2; return 1; }
+}
+
+install_kafka() {
+  local libs
+  libs=$("$root/tests/kafka/kafka" jars "$KAFKA_VERSION")
+  ln -sfn "$libs" "$installed/kafka-libs"
+}
+
+install_python() {
+  [ -x "$installed/venv/bin/python" ] || python3 -m venv "$installed/venv"
+  "$installed/venv/bin/pip" install -q "${PYTHON_PACKAGES[@]}"
+}
+
+install_go() {
+  local program
+  for program in "${GO_PROGRAMS[@]}"; do
+    (cd "$root/tests/${program#*=}" && go build -o "$installed/${program%%=*}" .)
+  done
+}
+
+install_clients() {
+  mkdir -p "$installed/java"
+  javac -Xlint:all -Werror -cp "$installed/kafka-libs/*" -proc:none -d "$installed/java" "$root/tests/clients/java/Client.java"
+}

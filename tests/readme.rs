@@ -1,0 +1,58 @@
+//! The README says what is true: its metrics are those of the code.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a README that cannot be read must fail the test"
+)]
+
+use hapax::metrics::Metrics;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn readme() -> String {
+    let root = env!("CARGO_MANIFEST_DIR");
+    std::fs::read_to_string(format!("{root}/README.md")).unwrap()
+}
+
+/// Labels by metric, from the table of the README.
+fn documented() -> BTreeMap<String, BTreeSet<String>> {
+    let text = readme();
+    let rows = text.lines().filter(|line| line.starts_with("| `hapax_"));
+    rows.map(|row| {
+        let mut cells = row.split('|').map(str::trim).skip(1);
+        let name = cells.next().unwrap().trim_matches('`').to_owned();
+        let labels = cells.next().unwrap().split(", ").map(str::to_owned);
+        (name, labels.filter(|label| !label.is_empty()).collect())
+    })
+    .collect()
+}
+
+/// Labels by metric, from a scrape after a topic was seen.
+fn exported() -> BTreeMap<String, BTreeSet<String>> {
+    let metrics = Metrics::new(10);
+    let _topic = metrics.topic("orders");
+    let _node = metrics.upstream_connections_of(None);
+    let text = String::from_utf8(metrics.render()).unwrap();
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for line in text.lines().filter(|line| line.starts_with("hapax_")) {
+        let (series, _) = line.rsplit_once(' ').unwrap();
+        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+        let family = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| {
+            name.strip_suffix(suffix)
+                .filter(|n| n.ends_with("_seconds"))
+        });
+        let labels = labels.trim_end_matches('}').split(',');
+        let names = labels.filter_map(|label| Some(label.split_once('=')?.0.to_owned()));
+        found
+            .entry(family.unwrap_or(name).to_owned())
+            .or_default()
+            .extend(names.filter(|label| label != "le"));
+    }
+    found
+}
+
+#[test]
+fn the_metrics_table_is_that_of_the_code() {
+    let (documented, exported) = (documented(), exported());
+    assert!(documented.len() > 30, "the table is not where it was");
+    assert_eq!(documented, exported);
+}

@@ -1,0 +1,354 @@
+//! Real Kafka nodes, started by `tests/kafka/kafka`.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::raw::Connection;
+use crate::tools::{free_ports, source, unique};
+
+/// What a cluster may differ in.
+pub(crate) struct Options {
+    /// 1 or 3.
+    pub(crate) nodes: usize,
+    pub(crate) version: &'static str,
+    /// Of the nodes in order; 1, 2, 3 where empty.
+    pub(crate) node_ids: Vec<i32>,
+    /// Producer ids are forgotten 5 s after their last record's time.
+    pub(crate) fast_pid: bool,
+    /// What FRONT listeners advertise; names that do not resolve where empty.
+    pub(crate) front_advertised: Vec<String>,
+    /// The first port of the first node; a free one where `None`.
+    pub(crate) first_port: Option<u16>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            nodes: 1,
+            version: "4.4.0",
+            node_ids: Vec::new(),
+            fast_pid: false,
+            front_advertised: Vec::new(),
+            first_port: None,
+        }
+    }
+}
+
+/// A running cluster; taken down when dropped, or when this process ends.
+pub(crate) struct Cluster {
+    folder: PathBuf,
+    ports: Vec<u16>,
+    node_ids: Vec<i32>,
+    front_advertised: Vec<String>,
+}
+
+/// Ports that a node takes.
+const PORTS: u16 = 6;
+
+impl Cluster {
+    pub(crate) fn start(options: Options) -> Self {
+        let ports: Vec<u16> = (0..options.nodes)
+            .map(|_| options.first_port.unwrap_or_else(|| free_ports(PORTS)))
+            .collect();
+        let node_ids = match options.node_ids.is_empty() {
+            true => (1..).take(options.nodes).collect(),
+            false => options.node_ids,
+        };
+        let front_advertised = match options.front_advertised.is_empty() {
+            true => ports
+                .iter()
+                .enumerate()
+                .map(|(i, port)| format!("kafka-{i}.invalid:{port}"))
+                .collect(),
+            false => options.front_advertised,
+        };
+        let cluster = Self {
+            folder: Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("target/tests/clusters")
+                .join(unique("kafka")),
+            ports,
+            node_ids,
+            front_advertised,
+        };
+        cluster.script(&["up"], |command| {
+            command
+                .env("KAFKA_VERSION", options.version)
+                .env("NODE_PORTS", spaced(&cluster.ports))
+                .env("NODE_IDS", spaced(&cluster.node_ids))
+                .env("FRONT_ADVERTISED", cluster.front_advertised.join(" "))
+                .env("FAST_PID", if options.fast_pid { "1" } else { "0" })
+                .env("OWNER_PID", std::process::id().to_string());
+        });
+        cluster
+    }
+
+    /// One node, with an id above any port, for every test that leaves it as it was.
+    pub(crate) fn one() -> &'static Self {
+        static ONE: OnceLock<Cluster> = OnceLock::new();
+        ONE.get_or_init(|| {
+            Self::start(Options {
+                node_ids: vec![70_000],
+                ..Options::default()
+            })
+        })
+    }
+
+    /// Three nodes, for every test that leaves all of them running.
+    pub(crate) fn three() -> &'static Self {
+        static THREE: OnceLock<Cluster> = OnceLock::new();
+        THREE.get_or_init(|| {
+            Self::start(Options {
+                nodes: 3,
+                ..Options::default()
+            })
+        })
+    }
+
+    pub(crate) fn nodes(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// Where clients reach the nodes directly.
+    pub(crate) fn bootstrap(&self) -> String {
+        self.addresses(0)
+    }
+
+    /// The same for the listeners that ask for SASL.
+    pub(crate) fn sasl_bootstrap(&self) -> String {
+        self.addresses(1)
+    }
+
+    /// The listeners for clients that come another way: what they advertise leads nowhere.
+    pub(crate) fn front_bootstrap(&self) -> String {
+        self.addresses(2)
+    }
+
+    /// The real addresses of the FRONT listeners with what they advertise.
+    pub(crate) fn fronts(&self) -> impl Iterator<Item = (String, String)> {
+        self.ports
+            .iter()
+            .zip(&self.front_advertised)
+            .map(|(port, advertised)| (format!("127.0.0.1:{}", port + 2), advertised.clone()))
+    }
+
+    fn addresses(&self, listener: u16) -> String {
+        let addresses: Vec<String> = self
+            .ports
+            .iter()
+            .map(|port| format!("127.0.0.1:{}", port + listener))
+            .collect();
+        addresses.join(",")
+    }
+
+    /// A raw connection to node `i`, past any proxy.
+    pub(crate) fn connect(&self, i: usize) -> Connection {
+        Connection::open(&format!("127.0.0.1:{}", self.ports[i]))
+    }
+
+    /// Creates a topic of that name with a suffix of its own, on all nodes.
+    pub(crate) fn create_topic(&self, prefix: &str, partitions: i32) -> String {
+        let name = unique(prefix);
+        let replication = i16::try_from(self.nodes()).expect("few nodes");
+        self.connect(0)
+            .create_topic(&name, partitions, replication, &[]);
+        name
+    }
+
+    /// The index of the node that leads a partition.
+    pub(crate) fn leader(&self, topic: &str, partition: usize) -> usize {
+        let id = self.connect(0).leaders(topic)[partition];
+        self.node_ids
+            .iter()
+            .position(|node| *node == id)
+            .expect("the leader is a node")
+    }
+
+    /// kill -9.
+    pub(crate) fn kill(&self, i: usize) {
+        self.script(&["kill", &(i + 1).to_string()], |_| {});
+    }
+
+    /// Starts a killed node on its data.
+    pub(crate) fn restart(&self, i: usize) {
+        self.script(&["restart", &(i + 1).to_string()], |_| {});
+    }
+
+    /// What the leaders' logs hold, as Kafka's own tool reads them.
+    pub(crate) fn log(&self, topic: &str) -> Vec<Batch> {
+        let leaders = self.connect(0).leaders(topic);
+        let mut files = Vec::new();
+        for (partition, leader) in leaders.iter().enumerate() {
+            let node = self
+                .node_ids
+                .iter()
+                .position(|node| node == leader)
+                .expect("a leader");
+            let folder = self
+                .folder
+                .join(format!("n{}/data/{topic}-{partition}", node + 1));
+            let entries = fs::read_dir(&folder)
+                .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+            let mut segments: Vec<String> = entries
+                .map(|entry| {
+                    entry
+                        .expect("a readable folder")
+                        .path()
+                        .display()
+                        .to_string()
+                })
+                .filter(|path| path.ends_with(".log"))
+                .collect();
+            segments.sort();
+            files.append(&mut segments);
+        }
+        let class = "org.apache.kafka.tools.DumpLogSegments";
+        let text = self.script(
+            &[
+                "tool",
+                class,
+                "--deep-iteration",
+                "--print-data-log",
+                "--files",
+                &files.join(","),
+            ],
+            |_| {},
+        );
+        parse_dump(&text)
+    }
+
+    fn script(&self, arguments: &[&str], more: impl FnOnce(&mut Command)) -> String {
+        let mut command = Command::new(source("kafka/kafka"));
+        command.args(arguments).env("CLUSTER_DIR", &self.folder);
+        more(&mut command);
+        let output = command.output().expect("tests/kafka/kafka starts");
+        assert!(
+            output.status.success(),
+            "kafka {arguments:?} failed (Java and Maven are needed): {}",
+            String::from_utf8_lossy(&output.stderr),
+        );
+        String::from_utf8(output.stdout).expect("UTF-8")
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.script(&["down"], |_| {});
+    }
+}
+
+/// A batch in a log.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) partition: i32,
+    pub(crate) offset: i64,
+    pub(crate) producer_id: i64,
+    pub(crate) epoch: i16,
+    pub(crate) base_sequence: i32,
+    pub(crate) last_sequence: i32,
+    pub(crate) count: usize,
+    pub(crate) is_control: bool,
+    /// The records' values.
+    pub(crate) values: Vec<String>,
+}
+
+/// The values of a topic's records, by partition, in log order.
+pub(crate) fn values(log: &[Batch]) -> HashMap<i32, Vec<u64>> {
+    let mut values: HashMap<i32, Vec<u64>> = HashMap::new();
+    for batch in log.iter().filter(|batch| !batch.is_control) {
+        let numbers = batch
+            .values
+            .iter()
+            .map(|value| value.parse::<u64>().expect("records hold numbers"));
+        values.entry(batch.partition).or_default().extend(numbers);
+    }
+    values
+}
+
+/// Asserts that a log holds the records 0 to `count` once each, and in order
+/// on each partition.
+#[track_caller]
+pub(crate) fn assert_once_in_order(log: &[Batch], count: u64) {
+    let values = values(log);
+    let mut all: Vec<u64> = Vec::new();
+    for (partition, numbers) in &values {
+        if let Some(pair) = numbers.windows(2).find(|pair| pair[0] >= pair[1]) {
+            panic!(
+                "partition {partition} holds {} right before {}",
+                pair[0], pair[1]
+            );
+        }
+        all.extend(numbers);
+    }
+    all.sort_unstable();
+    let missing: Vec<u64> = (0..count)
+        .filter(|n| all.binary_search(n).is_err())
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "{} records are lost: {missing:?}",
+        missing.len()
+    );
+    assert_eq!(
+        u64::try_from(all.len()).expect("few"),
+        count,
+        "records are in the log twice, or were never sent"
+    );
+}
+
+/// Reads the lines `baseOffset: 0 lastOffset: 9 count: 10 …` and `| offset: 0 … payload: 5`.
+fn parse_dump(text: &str) -> Vec<Batch> {
+    let mut batches: Vec<Batch> = Vec::new();
+    let mut partition = 0;
+    for line in text.lines() {
+        if let Some(path) = line.strip_prefix("Dumping ") {
+            let folder = Path::new(path)
+                .parent()
+                .and_then(Path::file_name)
+                .expect("a partition's folder");
+            let (_, number) = folder
+                .to_str()
+                .and_then(|name| name.rsplit_once('-'))
+                .expect("TOPIC-PARTITION");
+            partition = number.parse().expect("a partition number");
+        } else if line.starts_with("baseOffset: ") {
+            batches.push(Batch {
+                partition,
+                offset: field(line, "baseOffset"),
+                producer_id: field(line, "producerId"),
+                epoch: field(line, "producerEpoch"),
+                base_sequence: field(line, "baseSequence"),
+                last_sequence: field(line, "lastSequence"),
+                count: field(line, "count"),
+                is_control: field(line, "isControl"),
+                values: Vec::new(),
+            });
+        } else if let (true, Some((_, value))) = (
+            line.starts_with("| offset: "),
+            line.split_once(" payload: "),
+        ) {
+            batches
+                .last_mut()
+                .expect("records follow their batch")
+                .values
+                .push(value.to_owned());
+        }
+    }
+    batches
+}
+
+fn field<T: std::str::FromStr>(line: &str, name: &str) -> T {
+    let value = line
+        .split_once(&format!("{name}: "))
+        .and_then(|(_, rest)| rest.split(' ').next())
+        .unwrap_or_else(|| panic!("no {name} in {line:?}"));
+    value
+        .parse()
+        .unwrap_or_else(|_| panic!("{name} in {line:?}"))
+}
+
+fn spaced<T: ToString>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(" ")
+}

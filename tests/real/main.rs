@@ -1,0 +1,26 @@
+//! Real Kafka, real clients, and hapax as a process of its own between them.
+//!
+//! `tests/run` installs what this needs; what is missing fails a test with the
+//! name of the stage that installs it. `TEST_ROUTE=direct` leaves hapax out:
+//! the same claims, less those about hapax, must then hold of Kafka alone.
+
+#[cfg(test)]
+mod clients;
+#[cfg(test)]
+mod cluster;
+#[cfg(test)]
+mod hapax;
+#[cfg(test)]
+mod kfaked;
+#[cfg(test)]
+mod lost_acks;
+#[cfg(test)]
+mod raw;
+#[cfg(test)]
+mod sasl;
+#[cfg(test)]
+mod tap;
+#[cfg(test)]
+mod tools;
+#[cfg(test)]
+mod traffic;

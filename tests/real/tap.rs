@@ -1,0 +1,816 @@
+//! Two relays around hapax that lose acknowledgements and know which retries
+//! hapax must absorb.
+//!
+//! ```text
+//! client ── tap A ── hapax ── tap B ── Kafka
+//! ```
+//!
+//! Tap A takes the place of hapax towards clients, tap B that of Kafka towards
+//! hapax. Both read Produce requests and their answers frame by frame and share
+//! one [`State`] under one lock, taken while a frame is noted *and* written, so
+//! that there is one order of events.
+//!
+//! A retry is a batch that tap A has passed on before. It stays at tap A until
+//! its fate is certain:
+//!
+//! - an earlier copy's success was passed to hapax by tap B: wait until hapax
+//!   shows that it has taken it (an answer to the client, or its admin API),
+//!   then pass the retry on. hapax must absorb it: `expected_absorbed`.
+//! - tap B holds the success back: either release it first (the case above), or
+//!   pass the retry on first and release once tap B has seen it come out of
+//!   hapax. hapax must then have forwarded it.
+//! - earlier copies are dead (their connections ended unanswered): pass it on.
+//!   hapax must forward it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, Bytes};
+use kafka_protocol::messages::{ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader};
+use kafka_protocol::protocol::{Decodable, HeaderVersion};
+
+use crate::raw::read_frame;
+use crate::tools::Random;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a batch is to hapax: who, where, which sequences, which bytes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct BatchKey {
+    pub(crate) producer_id: i64,
+    pub(crate) epoch: i16,
+    /// The name, or the id where the request carries one.
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+    pub(crate) first: i32,
+    pub(crate) count: i32,
+    pub(crate) crc: u32,
+}
+
+/// How an acknowledgement is lost.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Fault {
+    /// Tap A: hapax has answered, the client's connection is cut.
+    CutAfterHapax,
+    /// Tap B: Kafka has answered, the connection to hapax is cut.
+    CutBeforeHapax,
+    /// Tap B: held until the client has given up; hapax gets it before the retry.
+    DelayThenRelease,
+    /// Tap B: held until the client has given up; hapax gets the retry first.
+    DelayPastRetry,
+}
+
+/// What the taps ask of hapax.
+pub(crate) trait Oracle: Send + Sync + 'static {
+    /// Whether hapax holds the acknowledgement of this batch, or of a later one.
+    fn has_taken(&self, batch: &BatchKey) -> bool;
+    /// Whether hapax has noticed that the client at this address is gone.
+    fn has_noticed_end(&self, client: SocketAddr) -> bool;
+}
+
+#[derive(Default, Debug)]
+struct Batch {
+    /// Copies that tap A passed on and hapax was to forward.
+    passed_on: u32,
+    /// Copies that tap B saw.
+    seen: u32,
+    /// Copies that tap B saw and whose answer it has not passed on.
+    outstanding: u32,
+    /// Whether a success was passed to hapax.
+    acked: bool,
+    /// Whether hapax has shown that it took that success.
+    taken: bool,
+    retried: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    version: i16,
+    keys: Vec<BatchKey>,
+    /// Those of `keys` that hapax must answer on its own.
+    absorbed: Vec<BatchKey>,
+}
+
+#[derive(Default, Debug)]
+struct LinkState {
+    pending: HashMap<i32, Pending>,
+    /// The client is to be cut off once everything passed on has been answered.
+    cutting: bool,
+}
+
+struct Hold {
+    connection: u64,
+    keys: Vec<BatchKey>,
+    /// Whether a retry goes first.
+    past_retry: bool,
+    released: bool,
+}
+
+/// What both taps know, and what they count.
+pub(crate) struct State {
+    random: Random,
+    /// Faults that are still to be made.
+    pub(crate) budget: u32,
+    /// One fault at a time.
+    active: bool,
+    batches: HashMap<BatchKey, Batch>,
+    links: HashMap<u64, LinkState>,
+    hold: Option<Hold>,
+    /// Clients' ends that hapax may not have noticed yet.
+    ending: Vec<SocketAddr>,
+    pub(crate) faults: BTreeMap<Fault, u32>,
+    /// Produce requests that reached Kafka and whose answer never reached the client on that connection.
+    pub(crate) lost_acks: u32,
+    /// Batches that came to tap A again.
+    pub(crate) retries: u64,
+    /// Retries whose acknowledgement had reached hapax before them.
+    pub(crate) expected_absorbed: u64,
+    /// Retries passed on though an earlier copy could not be accounted for.
+    pub(crate) unsure: u64,
+}
+
+struct World {
+    state: Mutex<State>,
+    changed: Condvar,
+    oracle: Box<dyn Oracle>,
+    ended: AtomicBool,
+}
+
+/// Both taps; they end when dropped.
+pub(crate) struct Taps {
+    world: Arc<World>,
+    listeners: Vec<(SocketAddr, JoinHandle<()>)>,
+}
+
+impl Taps {
+    pub(crate) fn new(seed: u64, budget: u32, oracle: Box<dyn Oracle>) -> Self {
+        let state = State {
+            random: Random::new(seed),
+            budget,
+            active: false,
+            batches: HashMap::new(),
+            links: HashMap::new(),
+            hold: None,
+            ending: Vec::new(),
+            faults: BTreeMap::new(),
+            lost_acks: 0,
+            retries: 0,
+            expected_absorbed: 0,
+            unsure: 0,
+        };
+        let world = World {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            oracle,
+            ended: AtomicBool::new(false),
+        };
+        Self {
+            world: Arc::new(world),
+            listeners: Vec::new(),
+        }
+    }
+
+    /// Relays clients at `from` to hapax at `to`.
+    pub(crate) fn tap_a(&mut self, from: &str, to: &str) {
+        self.listen(from, to, a::relay);
+    }
+
+    /// Relays hapax at `from` to Kafka at `to`.
+    pub(crate) fn tap_b(&mut self, from: &str, to: &str) {
+        self.listen(from, to, b::relay);
+    }
+
+    /// Waits until the budget is used up and the last fault is over.
+    pub(crate) fn wait_for_faults(&self, patience: Duration) {
+        let start = Instant::now();
+        let mut state = self.world.lock();
+        while state.budget > 0 || state.active {
+            assert!(
+                start.elapsed() < patience,
+                "{} faults are still to come after {patience:?}",
+                state.budget
+            );
+            state = self.world.wait(state);
+        }
+    }
+
+    /// What they counted.
+    pub(crate) fn tally(&self) -> MutexGuard<'_, State> {
+        self.world.lock()
+    }
+
+    fn listen(&mut self, from: &str, to: &str, relay: fn(&Arc<World>, u64, TcpStream, TcpStream)) {
+        let listener = TcpListener::bind(from)
+            .unwrap_or_else(|error| panic!("cannot listen on {from}: {error}"));
+        let address = listener
+            .local_addr()
+            .expect("a bound listener has an address");
+        let (world, to) = (self.world.clone(), to.to_owned());
+        let thread = std::thread::spawn(move || {
+            for id in 1.. {
+                let (near, _) = listener.accept().expect("a listener accepts");
+                if world.ended.load(Ordering::Relaxed) {
+                    return;
+                }
+                // Nobody there: the client is turned away, as it would be without a tap.
+                let Ok(far) = TcpStream::connect(&to) else {
+                    continue;
+                };
+                near.set_nodelay(true).expect("a socket takes nodelay");
+                far.set_nodelay(true).expect("a socket takes nodelay");
+                relay(&world, u64::from(address.port()) << 32 | id, near, far);
+            }
+        });
+        self.listeners.push((address, thread));
+    }
+}
+
+impl Drop for Taps {
+    fn drop(&mut self) {
+        self.world.ended.store(true, Ordering::Relaxed);
+        for (address, thread) in self.listeners.drain(..) {
+            drop(TcpStream::connect(address));
+            // A tap that failed has said so; the test fails by its counts.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl World {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no tap panicked")
+    }
+
+    /// Until something changes, or a moment has passed.
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let (state, _) = self
+            .changed
+            .wait_timeout(state, Duration::from_millis(2))
+            .expect("no tap panicked");
+        state
+    }
+
+    /// Holds a retry until its fate is certain; says whether hapax must absorb it.
+    fn settle<'a>(
+        &self,
+        mut state: MutexGuard<'a, State>,
+        key: &BatchKey,
+    ) -> (MutexGuard<'a, State>, bool) {
+        let start = Instant::now();
+        loop {
+            state
+                .ending
+                .retain(|client| !self.oracle.has_noticed_end(*client));
+            let batch = &state.batches[key];
+            let holds = state
+                .hold
+                .as_ref()
+                .filter(|hold| !hold.released && hold.keys.contains(key));
+            if batch.acked {
+                let taken = batch.taken || self.oracle.has_taken(key);
+                if taken && state.ending.is_empty() {
+                    state.batches.get_mut(key).expect("it was there").taken = true;
+                    return (state, true);
+                }
+                assert!(
+                    start.elapsed() < PATIENCE,
+                    "hapax does not take the acknowledgement of {key:?}, or misses an end"
+                );
+            } else if let Some(past_retry) = holds.map(|hold| hold.past_retry) {
+                if past_retry {
+                    return (state, false);
+                }
+                state.hold.as_mut().expect("it holds").released = true;
+                self.changed.notify_all();
+            } else if batch.outstanding == 0 && batch.seen >= batch.passed_on {
+                return (state, false);
+            } else if start.elapsed() > Duration::from_secs(2) {
+                state.unsure += 1;
+                return (state, false);
+            }
+            state = self.wait(state);
+        }
+    }
+}
+
+impl State {
+    /// Whether this fault is made now.
+    fn strikes(&mut self, one_in: u64, fault: Fault) -> bool {
+        if self.budget == 0 || self.active || !self.random.one_in(one_in) {
+            return false;
+        }
+        self.budget -= 1;
+        self.active = true;
+        *self.faults.entry(fault).or_default() += 1;
+        true
+    }
+}
+
+mod a {
+    //! Between client and hapax.
+
+    use super::*;
+
+    struct Link {
+        id: u64,
+        client: TcpStream,
+        hapax: TcpStream,
+    }
+
+    pub(super) fn relay(world: &Arc<World>, id: u64, client: TcpStream, hapax: TcpStream) {
+        world.lock().links.insert(id, LinkState::default());
+        let link = Arc::new(Link { id, client, hapax });
+        let (up_world, up_link) = (world.clone(), link.clone());
+        std::thread::spawn(move || up(&up_world, &up_link));
+        let world = world.clone();
+        std::thread::spawn(move || down(&world, &link));
+    }
+
+    fn up(world: &World, link: &Link) {
+        while let Ok(Some(frame)) = read_frame(&mut &link.client) {
+            let request = produce_request(&frame);
+            let mut state = world.lock();
+            // Everything from here to the write happens in one order with tap B.
+            let mut absorbed = Vec::new();
+            if let Some((.., keys)) = &request {
+                for key in keys {
+                    if state.batches.contains_key(key) {
+                        let expected;
+                        (state, expected) = world.settle(state, key);
+                        if expected {
+                            absorbed.push(key.clone());
+                        }
+                    }
+                }
+            }
+            let Some(this) = state.links.get(&link.id).filter(|this| !this.cutting) else {
+                return;
+            };
+            let _ = this;
+            if let Some((correlation, version, keys)) = request {
+                for key in &keys {
+                    let is_absorbed = absorbed.contains(key);
+                    let is_retry = state.batches.contains_key(key);
+                    state.retries += u64::from(is_retry);
+                    state.expected_absorbed += u64::from(is_absorbed);
+                    let batch = state.batches.entry(key.clone()).or_default();
+                    batch.passed_on += u32::from(!is_absorbed);
+                    batch.retried = is_retry;
+                }
+                let pending = Pending {
+                    version,
+                    keys,
+                    absorbed,
+                };
+                state
+                    .links
+                    .get_mut(&link.id)
+                    .expect("it was there")
+                    .pending
+                    .insert(correlation, pending);
+            }
+            let written = (&link.hapax).write_all(&frame);
+            drop(state);
+            world.changed.notify_all();
+            if written.is_err() {
+                break;
+            }
+        }
+        client_is_gone(world, link);
+    }
+
+    /// Lets hapax know, once tap B has seen everything that hapax was given.
+    fn client_is_gone(world: &World, link: &Link) {
+        let start = Instant::now();
+        let mut state = world.lock();
+        loop {
+            let Some(this) = state.links.get(&link.id).filter(|this| !this.cutting) else {
+                return;
+            };
+            let arrived = |pending: &Pending| {
+                pending.keys.iter().all(|key| {
+                    let batch = &state.batches[key];
+                    pending.absorbed.contains(key) || batch.seen >= batch.passed_on
+                })
+            };
+            if this.pending.values().all(arrived) || start.elapsed() > Duration::from_secs(1) {
+                break;
+            }
+            state = world.wait(state);
+        }
+        let unanswered = state
+            .links
+            .get(&link.id)
+            .map_or(0, |this| this.pending.len());
+        state.lost_acks += u32::try_from(unanswered).expect("few");
+        let resets = state.random.one_in(2);
+        if resets {
+            reset_hapax(&mut state, link);
+        } else {
+            // The answers that hapax still owes are read, and show that it has them.
+            let _ = link.hapax.shutdown(Shutdown::Write);
+        }
+    }
+
+    fn down(world: &World, link: &Link) {
+        while let Ok(Some(frame)) = read_frame(&mut &link.hapax) {
+            let correlation = (&frame[4..]).get_i32();
+            let mut state = world.lock();
+            let answered = state
+                .links
+                .get_mut(&link.id)
+                .and_then(|this| this.pending.remove(&correlation));
+            let mut is_success = false;
+            if let Some(pending) = answered {
+                for key in successes(&frame, pending.version, &pending.keys) {
+                    is_success = true;
+                    if let Some(batch) = state.batches.get_mut(&key) {
+                        batch.taken = batch.acked;
+                    }
+                }
+                world.changed.notify_all();
+            }
+            let is_cutting = state.links.get(&link.id).is_some_and(|this| this.cutting);
+            if is_cutting || (is_success && state.strikes(4, Fault::CutAfterHapax)) {
+                state.lost_acks += u32::from(is_success);
+                let this = state
+                    .links
+                    .get_mut(&link.id)
+                    .expect("links live as long as their relay");
+                this.cutting = true;
+                if this.pending.is_empty() {
+                    cut(world, state, link);
+                    return;
+                }
+                continue;
+            }
+            drop(state);
+            if (&link.client).write_all(&frame).is_err() {
+                // The client is gone, and the other direction sees it; what hapax still answers is read on.
+                continue;
+            }
+        }
+        hapax_is_gone(world, link);
+    }
+
+    /// Everything that hapax was given is answered, and no answer was passed on.
+    fn cut<'a>(world: &'a World, mut state: MutexGuard<'a, State>, link: &Link) {
+        if state.random.one_in(2) {
+            set_reset(&link.client);
+        }
+        let resets = state.random.one_in(2);
+        end(&link.client);
+        if resets {
+            reset_hapax(&mut state, link);
+        } else {
+            let _ = link.hapax.shutdown(Shutdown::Write);
+            drop(state);
+            while let Ok(Some(_)) = read_frame(&mut &link.hapax) {}
+            state = world.lock();
+        }
+        state.links.remove(&link.id);
+        state.active = false;
+        drop(state);
+        world.changed.notify_all();
+    }
+
+    fn reset_hapax(state: &mut State, link: &Link) {
+        state.ending.extend(link.hapax.local_addr().ok());
+        set_reset(&link.hapax);
+        end(&link.hapax);
+    }
+
+    /// What hapax was given here and has not forwarded, it never will.
+    fn hapax_is_gone(world: &World, link: &Link) {
+        let mut state = world.lock();
+        if let Some(this) = state.links.remove(&link.id) {
+            state.lost_acks += u32::try_from(this.pending.len()).expect("few");
+            for pending in this.pending.values() {
+                for key in pending
+                    .keys
+                    .iter()
+                    .filter(|key| !pending.absorbed.contains(key))
+                {
+                    let batch = state.batches.get_mut(key).expect("it was passed on");
+                    if batch.passed_on > batch.seen {
+                        batch.passed_on -= 1;
+                    }
+                }
+            }
+            if this.cutting {
+                state.active = false;
+            }
+        }
+        drop(state);
+        let _ = link.client.shutdown(Shutdown::Both);
+        world.changed.notify_all();
+    }
+}
+
+mod b {
+    //! Between hapax and Kafka.
+
+    use super::*;
+
+    struct Connection {
+        id: u64,
+        hapax: TcpStream,
+        kafka: TcpStream,
+        pending: Mutex<HashMap<i32, (i16, Vec<BatchKey>)>>,
+    }
+
+    pub(super) fn relay(world: &Arc<World>, id: u64, hapax: TcpStream, kafka: TcpStream) {
+        let connection = Arc::new(Connection {
+            id,
+            hapax,
+            kafka,
+            pending: Mutex::default(),
+        });
+        let (up_world, up_connection) = (world.clone(), connection.clone());
+        std::thread::spawn(move || up(&up_world, &up_connection));
+        let world = world.clone();
+        std::thread::spawn(move || down(&world, &connection));
+    }
+
+    fn up(world: &World, connection: &Connection) {
+        let end = loop {
+            let frame = match read_frame(&mut &connection.hapax) {
+                Ok(Some(frame)) => frame,
+                end => break end,
+            };
+            let mut state = world.lock();
+            if let Some((correlation, version, keys)) = produce_request(&frame) {
+                for key in &keys {
+                    let batch = state
+                        .batches
+                        .get_mut(key)
+                        .expect("hapax forwards what it was given");
+                    batch.seen += 1;
+                    batch.outstanding += 1;
+                    if let Some(hold) = state
+                        .hold
+                        .as_mut()
+                        .filter(|hold| hold.past_retry && hold.keys.contains(key))
+                    {
+                        hold.released = true;
+                    }
+                }
+                connection
+                    .pending
+                    .lock()
+                    .expect("no tap panicked")
+                    .insert(correlation, (version, keys));
+            }
+            let written = (&connection.kafka).write_all(&frame);
+            drop(state);
+            world.changed.notify_all();
+            if written.is_err() {
+                return;
+            }
+        };
+        match end {
+            Ok(_) => drop(connection.kafka.shutdown(Shutdown::Write)),
+            Err(_) => {
+                set_reset(&connection.kafka);
+                super::end(&connection.kafka);
+                // A hold on this connection has nobody to answer any more.
+                let mut state = world.lock();
+                if let Some(hold) = state
+                    .hold
+                    .as_mut()
+                    .filter(|hold| hold.connection == connection.id)
+                {
+                    hold.released = true;
+                }
+                drop(state);
+                world.changed.notify_all();
+            }
+        }
+    }
+
+    fn down(world: &World, connection: &Connection) {
+        while let Ok(Some(frame)) = read_frame(&mut &connection.kafka) {
+            let correlation = (&frame[4..]).get_i32();
+            let produced = connection
+                .pending
+                .lock()
+                .expect("no tap panicked")
+                .get(&correlation)
+                .cloned();
+            let mut state = world.lock();
+            let mut acked = Vec::new();
+            if let Some((version, keys)) = &produced {
+                acked = successes(&frame, *version, keys);
+                // A batch that hapax has an acknowledgement of needs no answer: its client may be long served.
+                if acked.iter().any(|key| !state.batches[key].acked) {
+                    if state.strikes(8, Fault::CutBeforeHapax) {
+                        drop(state);
+                        break;
+                    }
+                    let past_retry = state.random.one_in(2);
+                    let fault = if past_retry {
+                        Fault::DelayPastRetry
+                    } else {
+                        Fault::DelayThenRelease
+                    };
+                    if state.strikes(6, fault) {
+                        state = hold(world, state, connection.id, &acked, past_retry);
+                    }
+                }
+            }
+            let written = (&connection.hapax).write_all(&frame);
+            if let (Ok(()), Some((_, keys))) = (&written, produced) {
+                connection
+                    .pending
+                    .lock()
+                    .expect("no tap panicked")
+                    .remove(&correlation);
+                for key in keys {
+                    let batch = state.batches.get_mut(&key).expect("tap B saw it");
+                    batch.outstanding -= 1;
+                    batch.acked |= acked.contains(&key);
+                }
+            }
+            drop(state);
+            world.changed.notify_all();
+            if written.is_err() {
+                break;
+            }
+        }
+        is_over(world, connection);
+    }
+
+    /// Keeps an answer until it is released.
+    fn hold<'a>(
+        world: &'a World,
+        mut state: MutexGuard<'a, State>,
+        connection: u64,
+        keys: &[BatchKey],
+        past_retry: bool,
+    ) -> MutexGuard<'a, State> {
+        state.hold = Some(Hold {
+            connection,
+            keys: keys.to_vec(),
+            past_retry,
+            released: false,
+        });
+        let start = Instant::now();
+        while !state.hold.as_ref().expect("only this takes it").released {
+            if start.elapsed() > PATIENCE {
+                let batch = &state.batches[&keys[0]];
+                panic!(
+                    "no client retries a batch of {keys:?}: {batch:?}, links {:?}",
+                    state.links
+                );
+            }
+            state = world.wait(state);
+        }
+        state.hold = None;
+        state.active = false;
+        state
+    }
+
+    /// Neither side will hear of the other again.
+    fn is_over(world: &World, connection: &Connection) {
+        let mut state = world.lock();
+        let pending = std::mem::take(&mut *connection.pending.lock().expect("no tap panicked"));
+        for key in pending.into_values().flat_map(|(_, keys)| keys) {
+            state
+                .batches
+                .get_mut(&key)
+                .expect("tap B saw it")
+                .outstanding -= 1;
+        }
+        end(&connection.hapax);
+        end(&connection.kafka);
+        // A hold or a cut of this connection ends with it.
+        state.active = state.hold.is_some() || state.links.values().any(|link| link.cutting);
+        drop(state);
+        world.changed.notify_all();
+    }
+}
+
+/// Closing this socket will send a reset.
+fn set_reset(stream: &TcpStream) {
+    let socket = stream
+        .try_clone()
+        .map(tokio::net::TcpSocket::from_std_stream);
+    // A socket that is gone needs no reset.
+    let _ = socket.map(|socket| socket.set_zero_linger());
+}
+
+/// Ends both directions, and the read of whoever waits on it. A socket with
+/// `set_reset` is only closed for reading: its last owner's close is the reset.
+fn end(stream: &TcpStream) {
+    let resets = stream
+        .try_clone()
+        .map(tokio::net::TcpSocket::from_std_stream)
+        .and_then(|socket| socket.linger());
+    let how = if matches!(resets, Ok(Some(_))) {
+        Shutdown::Read
+    } else {
+        Shutdown::Both
+    };
+    let _ = stream.shutdown(how);
+}
+
+/// Correlation id, version and batches of a Produce request that is answered.
+fn produce_request(frame: &Bytes) -> Option<(i32, i16, Vec<BatchKey>)> {
+    let mut body = frame.slice(4..);
+    let api = (&body[..]).get_i16();
+    let version = (&body[2..]).get_i16();
+    if api != 0 {
+        return None;
+    }
+    let header = RequestHeader::decode(&mut body, ProduceRequest::header_version(version))
+        .expect("a request header");
+    let request = ProduceRequest::decode(&mut body, version).expect("a Produce request");
+    if request.acks == 0 {
+        return None;
+    }
+    let mut keys = Vec::new();
+    for topic in request.topic_data {
+        let name = if version >= 13 {
+            topic.topic_id.to_string()
+        } else {
+            topic.name.to_string()
+        };
+        for partition in topic.partition_data {
+            let records = partition.records.expect("clients send records");
+            keys.push(BatchKey {
+                producer_id: (&records[43..]).get_i64(),
+                epoch: (&records[51..]).get_i16(),
+                topic: name.clone(),
+                partition: partition.index,
+                first: (&records[53..]).get_i32(),
+                count: (&records[57..]).get_i32(),
+                crc: (&records[17..]).get_u32(),
+            });
+        }
+    }
+    Some((header.correlation_id, version, keys))
+}
+
+/// Those of the request's batches that were answered with success.
+fn successes(frame: &Bytes, version: i16, keys: &[BatchKey]) -> Vec<BatchKey> {
+    let mut body = frame.slice(4..);
+    ResponseHeader::decode(&mut body, ProduceResponse::header_version(version))
+        .expect("a response header");
+    let response = ProduceResponse::decode(&mut body, version).expect("a Produce response");
+    let mut acked = Vec::new();
+    for topic in response.responses {
+        let name = if version >= 13 {
+            topic.topic_id.to_string()
+        } else {
+            topic.name.to_string()
+        };
+        for partition in topic
+            .partition_responses
+            .iter()
+            .filter(|partition| partition.error_code == 0)
+        {
+            acked.extend(
+                keys.iter()
+                    .find(|key| key.topic == name && key.partition == partition.index)
+                    .cloned(),
+            );
+        }
+    }
+    acked
+}
+
+/// Relays bytes and ends alike, in place of hapax: the baseline for what the taps do.
+pub(crate) fn plain_relay(from: &str, to: &str) {
+    let listener =
+        TcpListener::bind(from).unwrap_or_else(|error| panic!("cannot listen on {from}: {error}"));
+    let to = to.to_owned();
+    std::thread::spawn(move || {
+        for near in listener.incoming() {
+            let near = near.expect("a listener accepts");
+            let Ok(far) = TcpStream::connect(&to) else {
+                continue;
+            };
+            near.set_nodelay(true).expect("a socket takes nodelay");
+            far.set_nodelay(true).expect("a socket takes nodelay");
+            let (near, far) = (Arc::new(near), Arc::new(far));
+            let (near_again, far_again) = (near.clone(), far.clone());
+            std::thread::spawn(move || copy(&near, &far));
+            std::thread::spawn(move || copy(&far_again, &near_again));
+        }
+    });
+}
+
+fn copy(from: &TcpStream, to: &TcpStream) {
+    match io::copy(&mut &*from, &mut &*to) {
+        Ok(_) => drop(to.shutdown(Shutdown::Write)),
+        Err(_) => {
+            set_reset(to);
+            end(to);
+        }
+    }
+}
