@@ -70,11 +70,15 @@ pub fn spawn(upstream: &str, mode: &str, first: u16, ports: u16, flags: &[&str])
 pub fn free_range(count: u16) -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     const FROM: u16 = 12_000;
-    const SPAN: u16 = 20_000;
-    let offset = u16::try_from(process::id() * 331 % u32::from(SPAN)).unwrap();
+    const BLOCK: u16 = 8;
+    const BLOCKS: u16 = 2_500;
+    assert!(count <= BLOCK);
+    // Another process begins elsewhere.
+    let offset = u16::try_from(process::id() * 331 % u32::from(BLOCKS)).unwrap();
     loop {
-        let at = NEXT.fetch_add(count, Ordering::Relaxed);
-        let first = FROM + at.wrapping_add(offset) % (SPAN - count);
+        let block = NEXT.fetch_add(1, Ordering::Relaxed);
+        assert!(block < BLOCKS, "no ports are left");
+        let first = FROM + BLOCK * ((block + offset) % BLOCKS);
         let free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
         if (first..first + count).all(free) {
             return first;
