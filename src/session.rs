@@ -149,6 +149,8 @@ struct Session {
 
     client_eof: bool,
     upstream_shut: bool,
+    /// When the broker answered last.
+    heard: Instant,
     /// Until when it waits for acknowledgements without a client.
     orphan: Option<(Instant, Presence)>,
     now: Instant,
@@ -228,6 +230,7 @@ async fn open(
         scratch: Scratch::default(),
         client_eof: false,
         upstream_shut: false,
+        heard: now,
         orphan: None,
         now,
         timer: None,
@@ -403,6 +406,10 @@ impl Session {
         if !self.to_client.is_empty() && self.orphan.is_none() {
             return Ok(false);
         }
+        self.read_upstream(cx)
+    }
+
+    fn read_upstream(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         BUFFER.with_borrow_mut(|buffer| {
             let carried = self.mail.len();
             let in_place = carried + FIRST_PART <= READ_BUFFER;
@@ -481,7 +488,7 @@ impl Session {
     /// The broker is gone. What it had answered before may still be in our
     /// receive buffer, and every acknowledgement counts.
     fn hear_last_words(&mut self, cx: &mut Context<'_>) {
-        while matches!(self.turn_upstream(cx), Ok(true)) {}
+        while matches!(self.read_upstream(cx), Ok(true)) {}
     }
 
     /// The client is gone without a word. Returns whether acknowledgements
@@ -631,7 +638,9 @@ impl Session {
         let orphan = self.orphan.as_ref().map(|(until, _)| (*until, Due::Orphan));
         let response = self.pipeline.front().and_then(|owed| {
             let patience = owed.timeout? + self.shared.config.timeouts.upstream_response;
-            let due = Instant::from_std(owed.sent?).checked_add(patience)?;
+            // A broker works on one request of a connection at a time.
+            let began = Instant::from_std(owed.sent?).max(self.heard);
+            let due = began.checked_add(patience)?;
             Some((due, Due::Response(patience)))
         });
         [held, orphan, response]

@@ -504,6 +504,7 @@ impl Session {
 
     /// Notes where a request stands that asks for no answer.
     fn note_quiet(&mut self, pass: &Pass<'_>, frame: Frame<'_>) {
+        self.shared.unanswered();
         self.info.requests.fetch_add(1, Ordering::Relaxed);
         let start = pass.position();
         self.quiet.push(start..start + (PREFIX + frame.len) as u64);

@@ -233,6 +233,12 @@ impl Shared {
         self.metrics.requests_in_flight.inc();
     }
 
+    /// A request came that asks for no answer.
+    pub(super) fn unanswered(&self) {
+        let requests = &self.metrics.requests;
+        requests.with(Api::Produce, Outcome::Ok).inc();
+    }
+
     /// A request has its answer, or will get none.
     pub(super) fn answered(&self, owed: &Owed, ok: bool, now: Instant) {
         let outcome = if ok { Outcome::Ok } else { Outcome::Error };
