@@ -24,7 +24,7 @@ use hapax::window::{
 };
 use model::{Decision, Model};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -299,7 +299,7 @@ impl Account {
     }
 
     /// What one answer says; an attempt that had one already is not open any more.
-    fn settled(&mut self, flight: &Flight, outcome: Outcome, now: u32) {
+    fn settled(&mut self, flight: &Flight, outcome: Outcome, rules: &Rules, now: u32) {
         self.heard = true;
         let name = flight.name;
         let fates = self.fates.entry(name).or_default();
@@ -312,7 +312,7 @@ impl Account {
             };
         }
         match outcome {
-            Outcome::Written(ack) => self.written(flight, ack, now),
+            Outcome::Written(ack) => self.written(flight, ack, rules, now),
             Outcome::OutOfOrder => {
                 let newest = self.earned.iter().filter(|e| e.name.epoch == name.epoch);
                 let behind_all = newest.clone().all(|e| ahead(name.first, e.name.first) > 0);
@@ -337,7 +337,7 @@ impl Account {
         self.earned.retain(|earned| earned.acks == Acks::All);
     }
 
-    fn written(&mut self, flight: &Flight, ack: Option<Ack>, now: u32) {
+    fn written(&mut self, flight: &Flight, ack: Option<Ack>, rules: &Rules, now: u32) {
         let name = flight.name;
         self.fates.remove(&name);
         self.mirrors.remove(&name);
@@ -352,7 +352,8 @@ impl Account {
         let shrunk = start < self.log_start;
         self.log_start = start;
         let later = |e: &Earned| ahead(name.first, e.name.first) > 0 && ack.offset <= e.offset;
-        if shrunk || self.earned.iter().any(later) {
+        // Evidence against a fact that gave way to others is not seen.
+        if shrunk || (self.remembered(rules) && self.earned.iter().any(later)) {
             self.earned.clear();
         }
         self.end = self.end.max(ack.offset + i64::from(name.count));
@@ -388,20 +389,19 @@ impl Account {
             })
     }
 
+    /// Whether the ring has room for all that was acknowledged.
+    fn remembered(&self, rules: &Rules) -> bool {
+        let ranges = self.earned.iter().map(|e| (e.name.first, e.name.count));
+        ranges.collect::<BTreeSet<_>>().len() <= rules.window_batches
+    }
+
     /// Whether a copy of it is or may be in the log, so far as can be known.
     fn may_be_written(&self, name: Name, rules: &Rules) -> bool {
         let open = self
             .fates
             .get(&name)
             .is_some_and(|fates| fates.iter().any(|told| told.fate != Fate::NotWritten));
-        let mut ranges: Vec<_> = self
-            .earned
-            .iter()
-            .map(|e| (e.name.first, e.name.count))
-            .collect();
-        ranges.sort_unstable();
-        ranges.dedup();
-        let remembered = ranges.len() <= rules.window_batches;
+        let remembered = self.remembered(rules);
         open || (remembered && self.earned.iter().any(|e| e.name == name))
     }
 
@@ -628,7 +628,7 @@ impl World {
         let _ = self
             .window
             .settle(flight.id, batch, &sender, outcome, &self.rules, now);
-        self.account.settled(flight, outcome, self.now);
+        self.account.settled(flight, outcome, &self.rules, self.now);
     }
 
     fn check_bounds(&self) -> Result<(), TestCaseError> {
