@@ -221,6 +221,7 @@ impl Window {
         let state = State::NotWritten { code, retriable };
         let shielded = u8::from(code == 45 && retriable);
         if let Some(copy) = self.copy_of(&attempt) {
+            copy.mirrors = copy.mirrors.max(attempt.mirrors);
             if matches!(copy.state, State::NotWritten { .. }) {
                 copy.state = state;
                 copy.at = now;

@@ -422,6 +422,21 @@ fn followers_of_a_failed_batch_are_given_its_error_three_times() {
 }
 
 #[test]
+fn copies_of_a_follower_share_its_three_mirrors() {
+    let mut w = World::new();
+    let head = w.send(batch(0, 0, 10));
+    let _ = w.fail(head, 6);
+    for _ in 0..3 {
+        w.mirror(batch(0, 10, 10));
+    }
+    let copies = [w.send(batch(0, 10, 10)), w.send(batch(0, 10, 10))];
+    for copy in copies {
+        let _ = w.fail(copy, 19);
+    }
+    assert_eq!(w.action(batch(0, 10, 10)), Action::Forward);
+}
+
+#[test]
 fn the_head_coming_back_renews_the_patience_with_its_followers() {
     let mut w = World::new();
     let head = w.send(batch(0, 0, 10));
