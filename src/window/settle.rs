@@ -122,21 +122,16 @@ impl Window {
             self.realm = sender.realm;
         }
         let Some(ack) = ack else { return false };
-        // A log only grows at its end and only shrinks at its start; an answer
-        // that was long on its way may tell of an earlier start.
+        // A log only grows at its end and only shrinks at its start. An answer
+        // that was long on its way may tell of an earlier start: then facts
+        // are dropped that were true, which only means "forward".
         let log_start = ack.log_start.unwrap_or(self.log_start);
-        let newest = self
-            .acked
-            .last()
-            .is_some_and(|f| batch.first.distance(f.first) > 0);
-        let truncated = (newest && log_start < self.log_start)
+        let truncated = log_start < self.log_start
             || self
                 .acked
                 .iter()
                 .any(|f| batch.first.distance(f.first) > 0 && ack.offset <= f.offset);
-        if truncated || self.acked.last().is_none() || log_start > self.log_start {
-            self.log_start = log_start;
-        }
+        self.log_start = log_start;
         if truncated {
             self.acked.clear();
         }

@@ -363,22 +363,3 @@ fn the_oracle_sees_the_reorder_without_holds() {
     println!("{}", row(MOVES.name, Between::NoHold, &total));
     assert!(total.reorders > 0, "{total:?}");
 }
-
-/// What other settings and choices would do, for whoever weighs them.
-#[test]
-#[ignore = "measures, asserts nothing"]
-fn alternatives() {
-    header(seeds().len());
-    for scenario in ALL {
-        for between in [
-            Between::Direct,
-            Between::Absorb,
-            Between::Wide,
-            Between::Shield,
-            Between::NoOrphan,
-            Between::OrphanUntilBump,
-        ] {
-            total(scenario, between);
-        }
-    }
-}
