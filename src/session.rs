@@ -12,7 +12,10 @@ mod pipeline;
 mod produce;
 mod reply;
 mod route;
+mod settle;
 mod shared;
+mod telling;
+mod topics;
 
 use crate::ids::{NodeId, ProducerId};
 use crate::ledger::{Link, Producer, Realm};
@@ -23,9 +26,10 @@ use crate::wire::frame::FrameError;
 use identity::Authentication;
 use outbox::{Outbox, Pass};
 use pipeline::{Pipeline, Unpaired};
-use produce::{Held, Scratch, Sent, TopicCache};
+use produce::{Held, Scratch};
 use reply::ReplyStage;
 use route::RequestStage;
+use settle::Sent;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
@@ -39,6 +43,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
+use topics::TopicCache;
 
 pub use shared::{Door, Info, Shared};
 
