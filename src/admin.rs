@@ -99,7 +99,7 @@ pub struct ProducerRow {
     pub producer_id: i64,
     /// Its newest epoch here.
     pub epoch: i16,
-    /// What the client that sent the newest batch calls itself.
+    /// What the client that used the producer id first calls itself.
     pub client_id: Option<String>,
     /// The transactional id, when it is known.
     pub transactional_id: Option<String>,
@@ -109,7 +109,7 @@ pub struct ProducerRow {
     pub partition: i32,
     /// Last sequence of the newest acknowledged batch.
     pub last_acked_sequence: Option<i32>,
-    /// Offset of that batch's first record.
+    /// Offset of that batch's last record.
     pub last_acked_offset: Option<i64>,
     /// Batches absorbed.
     pub absorbed: u64,

@@ -159,6 +159,12 @@ impl Ledger {
         }
     }
 
+    /// Whether a key has a window.
+    #[must_use]
+    pub fn has(&self, key: &WindowKey) -> bool {
+        self.windows.contains_key(key)
+    }
+
     /// Notes that a judged batch leaves. `None`: it leaves untracked.
     #[must_use]
     pub fn commit(&self, key: WindowKey, arrival: &Arrival, verdict: &Verdict) -> Option<Ticket> {
@@ -275,12 +281,6 @@ impl Ledger {
     #[must_use]
     pub fn windows(&self) -> usize {
         self.windows_count.load(Ordering::Relaxed)
-    }
-
-    /// How many windows there may be.
-    #[must_use]
-    pub fn windows_max(&self) -> usize {
-        self.windows_max
     }
 
     /// How many producers are known.

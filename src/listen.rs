@@ -148,7 +148,7 @@ async fn accept(shared: Arc<Shared>, workers: Workers, listener: TcpListener, do
                 continue;
             }
         };
-        let open = usize::try_from(shared.metrics.client_connections.get()).unwrap_or(0);
+        let open = workers.connections();
         if open >= shared.config.limits.connections {
             shared.metrics.limit_reached.with(Limit::Connections).inc();
             tracing::debug!(%peer, open, "too many connections, client closed");

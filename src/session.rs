@@ -12,7 +12,10 @@ mod pipeline;
 mod produce;
 mod reply;
 mod route;
+mod settle;
 mod shared;
+mod telling;
+mod topics;
 
 use crate::ids::{NodeId, ProducerId};
 use crate::ledger::{Link, Producer, Realm};
@@ -23,9 +26,10 @@ use crate::wire::frame::FrameError;
 use identity::Authentication;
 use outbox::{Outbox, Pass};
 use pipeline::{Pipeline, Unpaired};
-use produce::{Held, Scratch, Sent, TopicCache};
+use produce::{Held, Scratch};
 use reply::ReplyStage;
 use route::RequestStage;
+use settle::Sent;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
@@ -39,6 +43,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
+use topics::TopicCache;
 
 pub use shared::{Door, Info, Shared};
 
@@ -51,6 +56,8 @@ const READ_BUFFER: usize = 256 * 1024;
 const CLIENT_OUT_MAX: usize = 1024 * 1024;
 /// What is read of a client whose request is held, to notice that it hangs up.
 const HELD_READ_MAX: usize = 256 * 1024;
+/// How often a client is looked at that is not read, its request being held.
+const UNREAD_CLIENT_GLANCE: Duration = Duration::from_millis(100);
 /// How long an orphan session waits for what it is owed.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a client may take for its last bytes once its broker is gone.
@@ -147,6 +154,8 @@ struct Session {
 
     client_eof: bool,
     upstream_shut: bool,
+    /// When the broker answered last.
+    heard: Instant,
     /// Until when it waits for acknowledgements without a client.
     orphan: Option<(Instant, Presence)>,
     now: Instant,
@@ -226,6 +235,7 @@ async fn open(
         scratch: Scratch::default(),
         client_eof: false,
         upstream_shut: false,
+        heard: now,
         orphan: None,
         now,
         timer: None,
@@ -239,11 +249,14 @@ impl Session {
         let gauge = self.shared.metrics.upstream_connections_of(self.node);
         let _connected = Presence::of(&gauge);
         let end = poll_fn(|cx| self.poll(cx)).await;
+        let unanswered = self.pipeline.len();
         self.settle_all();
-        self.tell(&end);
+        self.tell(&end, unanswered);
         self.shared.disconnected(end.cause());
-        if !matches!(end, End::ClientLost(_)) && self.orphan.is_none() {
-            self.last_bytes().await;
+        match end {
+            _ if self.orphan.is_some() => {}
+            End::ClientLost(_) => self.last_quiet_requests().await,
+            _ => self.last_bytes().await,
         }
     }
 
@@ -252,7 +265,10 @@ impl Session {
         loop {
             self.now = Instant::now();
             self.time = self.shared.ledger.time(self.now.into_std());
-            match self.turn(cx) {
+            let turned = self.turn(cx);
+            let in_flight = self.pipeline.len();
+            self.info.in_flight.store(in_flight, Ordering::Relaxed);
+            match turned {
                 Ok(true) => {}
                 Ok(false) => match self.poll_timer(cx) {
                     Poll::Pending => {
@@ -280,10 +296,16 @@ impl Session {
 
     /// One turn of both directions. Returns whether anything moved.
     fn turn(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        if let Poll::Ready(Err(error)) = self.to_upstream.poll_flush(cx, &mut self.upstream) {
+        let before = (self.to_upstream.written(), self.to_client.written());
+        let upstream = self.to_upstream.poll_flush(cx, &mut self.upstream);
+        let client = self.to_client.poll_flush(cx, &mut self.client);
+        let after = (self.to_upstream.written(), self.to_client.written());
+        self.shared.sent(Side::Upstream, after.0 - before.0);
+        self.shared.sent(Side::Client, after.1 - before.1);
+        if let Poll::Ready(Err(error)) = upstream {
             return Err(End::UpstreamLost(error));
         }
-        if let Poll::Ready(Err(error)) = self.to_client.poll_flush(cx, &mut self.client) {
+        if let Poll::Ready(Err(error)) = client {
             return Err(End::ClientLost(error));
         }
         let mut moved = self.turn_client(cx)?;
@@ -316,15 +338,22 @@ impl Session {
         if moved && (!self.to_upstream.is_empty() || !self.inbox.is_empty()) {
             return Ok(true);
         }
-        let may_read = match self.blocked {
-            Some(Blocked::Full) => false,
-            Some(Blocked::Held) => self.inbox.len() < HELD_READ_MAX,
-            None => true,
-        };
+        if self.unread_while_held()
+            && let Some(error) = self.client.take_error().transpose()
+        {
+            return Err(End::ClientLost(error.unwrap_or_else(|error| error)));
+        }
+        let may_read = self.blocked != Some(Blocked::Full) && !self.unread_while_held();
         if self.client_eof || !may_read || self.to_client.len() >= CLIENT_OUT_MAX {
             return Ok(moved);
         }
         Ok(self.read_client(cx)? || moved)
+    }
+
+    /// Whether the client has sent so much behind a held request that it is
+    /// no longer read, which is how a hang-up would be noticed.
+    fn unread_while_held(&self) -> bool {
+        self.blocked == Some(Blocked::Held) && self.inbox.len() >= HELD_READ_MAX
     }
 
     fn read_client(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
@@ -382,6 +411,10 @@ impl Session {
         if !self.to_client.is_empty() && self.orphan.is_none() {
             return Ok(false);
         }
+        self.read_upstream(cx)
+    }
+
+    fn read_upstream(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         BUFFER.with_borrow_mut(|buffer| {
             let carried = self.mail.len();
             let in_place = carried + FIRST_PART <= READ_BUFFER;
@@ -427,7 +460,11 @@ impl Session {
         self.shared.sent(Side::Client, outbox.written() - before);
         self.to_client = outbox;
         read?;
-        sent.map_err(End::ClientLost)?;
+        if let Err(error) = sent {
+            // An orphan reads on where this left off.
+            keep_in(&mut self.mail, &bytes[taken..]);
+            return Err(End::ClientLost(error));
+        }
         Ok(taken)
     }
 
@@ -456,7 +493,7 @@ impl Session {
     /// The broker is gone. What it had answered before may still be in our
     /// receive buffer, and every acknowledgement counts.
     fn hear_last_words(&mut self, cx: &mut Context<'_>) {
-        while matches!(self.turn_upstream(cx), Ok(true)) {}
+        while matches!(self.read_upstream(cx), Ok(true)) {}
     }
 
     /// The client is gone without a word. Returns whether acknowledgements
@@ -483,8 +520,7 @@ impl Session {
         self.quiet.clear();
         self.inbox = Vec::new();
         self.request = RequestStage::Head;
-        self.blocked = None;
-        self.held = None;
+        self.release();
         self.to_client = Outbox::default();
         self.withhold(written);
         self.orphan = Some((self.now + ORPHAN_PATIENCE, presence));
@@ -532,6 +568,14 @@ impl Session {
         self.held = None;
     }
 
+    /// Sends the broker what the client sent whole and awaits no answer for.
+    async fn last_quiet_requests(&mut self) {
+        self.to_upstream.withdraw(&self.quiet);
+        let flushed = poll_fn(|cx| self.to_upstream.poll_flush(cx, &mut self.upstream));
+        // A broker that does not take them has lost nothing it had.
+        let _ = tokio::time::timeout(LAST_BYTES_PATIENCE, flushed).await;
+    }
+
     /// Sends the client what is left for it, then says goodbye.
     async fn last_bytes(&mut self) {
         let flushed = poll_fn(|cx| self.to_client.poll_flush(cx, &mut self.client));
@@ -557,33 +601,28 @@ impl Session {
 
     /// Waits for the next thing that time brings.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
-        loop {
-            let Some((due, what)) = self.next_due() else {
-                return Poll::Pending;
+        let Some((due, what)) = self.next_due() else {
+            return Poll::Pending;
+        };
+        if due <= self.now {
+            return match what {
+                Due::AnotherLook => Poll::Ready(Ok(())),
+                Due::Orphan => Poll::Ready(Err(End::UpstreamSilent(ORPHAN_PATIENCE))),
+                Due::Response(after) => Poll::Ready(Err(End::UpstreamSilent(after))),
             };
-            if due <= self.now {
-                return match what {
-                    Due::Patience => Poll::Ready(Ok(())),
-                    Due::Orphan => Poll::Ready(Err(End::UpstreamSilent(ORPHAN_PATIENCE))),
-                    Due::Response(after) => Poll::Ready(Err(End::UpstreamSilent(after))),
-                };
-            }
-            // An armed timer that is early only means another look: it is not
-            // moved for every request.
-            let timer = match &mut self.timer {
-                Some(timer) => {
-                    if timer.deadline() > due || timer.is_elapsed() {
-                        timer.as_mut().reset(due);
-                    }
-                    timer
-                }
-                none => none.insert(Box::pin(sleep_until(due))),
-            };
-            if timer.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            self.now = Instant::now();
         }
+        // An armed timer that is early only means another look: it is not
+        // moved for every request.
+        let timer = match &mut self.timer {
+            Some(timer) => {
+                if timer.deadline() > due || timer.is_elapsed() {
+                    timer.as_mut().reset(due);
+                }
+                timer
+            }
+            none => none.insert(Box::pin(sleep_until(due))),
+        };
+        timer.as_mut().poll(cx).map(Ok)
     }
 
     fn next_due(&self) -> Option<(Instant, Due)> {
@@ -591,11 +630,22 @@ impl Session {
             .held
             .as_ref()
             .filter(|_| self.blocked == Some(Blocked::Held) && self.to_upstream.is_empty())
-            .map(|held| (held.deadline, Due::Patience));
+            .map(|held| {
+                let glance = self.now + UNREAD_CLIENT_GLANCE;
+                let unread = self.unread_while_held();
+                let due = if unread {
+                    held.deadline.min(glance)
+                } else {
+                    held.deadline
+                };
+                (due, Due::AnotherLook)
+            });
         let orphan = self.orphan.as_ref().map(|(until, _)| (*until, Due::Orphan));
         let response = self.pipeline.front().and_then(|owed| {
             let patience = owed.timeout? + self.shared.config.timeouts.upstream_response;
-            let due = Instant::from_std(owed.sent?).checked_add(patience)?;
+            // A broker works on one request of a connection at a time.
+            let began = Instant::from_std(owed.sent?).max(self.heard);
+            let due = began.checked_add(patience)?;
             Some((due, Due::Response(patience)))
         });
         [held, orphan, response]
@@ -605,7 +655,7 @@ impl Session {
     }
 
     /// One line about how the session ended, as loud as it deserves.
-    fn tell(&self, end: &End) {
+    fn tell(&self, end: &End, unanswered: usize) {
         let client = self.info.client;
         let client_id = self.info.client_id.get().map(|id| &**id);
         let node = self.node.map(NodeId::to_wire);
@@ -613,8 +663,14 @@ impl Session {
             End::ClientClosed | End::ClientLost(_) => {
                 tracing::debug!(%client, client_id, node, reason = %end, "client connection ended");
             }
+            End::UpstreamClosed | End::UpstreamLost(_) if unanswered == 0 => {
+                tracing::debug!(%client, client_id, node, reason = %end, "broker connection ended");
+            }
             End::UpstreamClosed | End::UpstreamLost(_) => {
-                tracing::info!(%client, client_id, node, reason = %end, "broker connection ended");
+                tracing::info!(
+                    %client, client_id, node, unanswered, reason = %end,
+                    "broker connection ended with requests open, client closed"
+                );
             }
             End::UpstreamSilent(_) => {
                 tracing::warn!(%client, client_id, node, reason = %end, "broker connection ended");
@@ -632,8 +688,8 @@ impl Session {
 
 /// What a session waits for.
 enum Due {
-    /// A held request has waited long enough.
-    Patience,
+    /// A held request has waited long enough, or its client may be gone.
+    AnotherLook,
     /// An orphan has.
     Orphan,
     /// A broker has been silent for this long.

@@ -62,6 +62,13 @@ impl Workers {
         }
     }
 
+    /// Connections that were given and have not ended.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        let connections = self.0.iter().map(|worker| &worker.connections);
+        connections.map(|open| open.load(Ordering::Relaxed)).sum()
+    }
+
     /// The longest time that a worker has made no progress.
     #[must_use]
     pub fn stalled(&self) -> Duration {

@@ -6,6 +6,8 @@
 )]
 
 mod support;
+#[path = "golden/wire.rs"]
+mod wire;
 
 use std::fs;
 use std::process::Command;

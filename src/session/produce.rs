@@ -5,22 +5,21 @@
 //! that came, unless some of its batches are answered here.
 
 use super::outbox::Pass;
-use super::pipeline::{Owed, Reply};
+use super::pipeline::Reply;
 use super::route::{Frame, PREFIX, RequestStage};
+use super::settle::Sent;
+use super::telling::forwarded;
+use super::topics::Named;
 use super::{Blocked, End, Session};
-use crate::events::{Event, Kind};
-use crate::ids::{BatchId, ProducerId, TopicId};
-use crate::ledger::{Producer, Ticket, Topic, TopicName, WindowKey};
-use crate::metrics::{self, FencedBy, Limit, Presence, Side, TopicMetrics};
-use crate::window::{
-    Ack, Acks, Action, Arrival, Class, Gap, GapKind, Mode, Outcome, Settled, Verdict, classify,
-};
-use crate::wire::batch::{Batch, Tracked};
+use crate::ids::ProducerId;
+use crate::ledger::{Producer, WindowKey};
+use crate::metrics::{self, Limit, Presence, Side};
+use crate::window::{Ack, Acks, Action, Arrival, Mode, Verdict};
+use crate::wire::batch::{Batch, Odd, Tracked};
 use crate::wire::header::{self, RequestHead};
-use crate::wire::produce::{self, Answer, Front, PartitionReply, Sink, TopicRef, Walk};
+use crate::wire::produce::{self, Answer, Front, Sink, TopicRef, Walk};
 use crate::wire::{WireError, api};
-use bytes::Bytes;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,12 +27,10 @@ use std::task::Waker;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Topics whose look-up a connection keeps.
-const TOPICS_CACHED: usize = 4096;
 /// Producers whose look-up a connection keeps.
 const PRODUCERS_CACHED: usize = 1024;
 /// Partitions of a request that a connection keeps room for.
-const PARTS_KEPT: usize = 64;
+pub(super) const PARTS_KEPT: usize = 64;
 /// What a mirrored answer says where an offset or a time would stand.
 const NO_TIME: i64 = -1;
 
@@ -43,44 +40,24 @@ pub(super) struct Held {
     _presence: Presence,
 }
 
-/// A batch on its way, and how the response will call its topic.
-pub(super) struct Sent {
-    pub ticket: Ticket,
-    topic: Rc<Named>,
-}
-
-/// A topic as this connection's requests call it.
-pub(super) struct Named {
-    raw: produce::Topic,
-    key: Option<crate::ids::TopicKey>,
-    known: Topic,
-    metrics: Arc<TopicMetrics>,
-}
-
-/// The topics that a connection wrote to, so that a batch needs no look-up.
-#[derive(Default)]
-pub(super) struct TopicCache {
-    /// The state of the ledger's topics that the cache was filled from.
-    version: u32,
-    names: HashMap<Box<[u8]>, Rc<Named>>,
-    ids: HashMap<[u8; 16], Rc<Named>>,
-}
-
 /// What one Produce request is looked at with; kept to be used again.
 #[derive(Default)]
 pub(super) struct Scratch {
     parts: Vec<Part>,
-    due: Vec<Sent>,
+    pub due: Vec<Sent>,
 }
 
 /// One partition of a request.
-struct Part {
-    topic: Rc<Named>,
-    partition: i32,
-    batch: Batch,
+pub(super) struct Part {
+    pub topic: Rc<Named>,
+    pub partition: i32,
+    pub batch: Batch,
     /// What a window says of it; `None` where no window is asked.
     verdict: Option<(WindowKey, Arrival, Verdict)>,
 }
+
+/// A partition of a topic, as one connection's requests call it.
+type Place = (*const Named, i32);
 
 /// What the front of a request says of all of its batches.
 #[derive(Clone, Copy)]
@@ -97,6 +74,8 @@ pub(super) struct Streamed {
     terms: Terms,
     /// The topic of the partitions that come next.
     topic: Option<Rc<Named>>,
+    /// The partitions that have passed.
+    seen: HashSet<Place>,
 }
 
 /// Collects what a walk finds.
@@ -241,37 +220,55 @@ impl Session {
             return Ok(false);
         }
         let acts = |p: &Part| !matches!(p.action(), Action::Forward);
-        if !all_seen && parts.iter().any(acts) {
-            return self.more(frame);
-        }
         if !parts.iter().any(acts) {
-            let mut owed = self.owed(pass, frame, head, Reply::Produce(Vec::new()));
-            owed.timeout = Some(terms.timeout);
-            owed.tickets = self.commit(parts, terms);
-            if terms.acks == Some(Acks::None) {
-                self.note_quiet(pass, frame);
-            } else {
-                self.owe(owed);
-            }
-            if walk.done() || topics == 1 && announced == 1 {
-                self.pass_on(pass, frame);
-            } else {
+            let rest = (!all_seen).then(|| {
                 // What the walk has not taken in has to be seen again.
                 let seen = frame.bytes.len() - body.len() + walked;
-                pass.keep(PREFIX + seen);
-                self.request = RequestStage::Walk(Box::new(Streamed {
+                Box::new(Streamed {
                     left: frame.len - seen,
                     walk,
                     terms,
                     topic,
-                }));
-            }
+                    seen: parts.iter().map(Part::place).collect(),
+                })
+            });
+            self.send_on(pass, frame, head, parts, terms, rest);
             return Ok(true);
+        }
+        if !all_seen {
+            return self.more(frame);
         }
         if parts.iter().all(acts) {
             return Ok(self.answer_all(pass, frame, head, parts));
         }
         self.split(pass, frame, head, parts, terms)
+    }
+
+    /// Commits a request that goes on as it came; `rest` is what has yet to
+    /// be seen of it.
+    fn send_on(
+        &mut self,
+        pass: &mut Pass<'_>,
+        frame: Frame<'_>,
+        head: RequestHead,
+        parts: &[Part],
+        terms: Terms,
+        rest: Option<Box<Streamed>>,
+    ) {
+        let mut owed = self.owed(pass, frame, head, Reply::Produce(Vec::new()));
+        owed.timeout = Some(terms.timeout);
+        owed.tickets = self.commit(parts, terms);
+        if terms.acks == Some(Acks::None) {
+            self.note_quiet(pass, frame);
+        } else {
+            self.owe(owed);
+        }
+        if let Some(rest) = rest {
+            pass.keep(PREFIX + frame.len - rest.left);
+            self.request = RequestStage::Walk(rest);
+        } else {
+            self.pass_on(pass, frame);
+        }
     }
 
     /// Whether the rest of a large request may be judged as it passes.
@@ -365,7 +362,7 @@ impl Session {
         }
     }
 
-    fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         self.blocked = None;
         if self.held.take().is_some() {
             self.info.held.store(false, Ordering::Relaxed);
@@ -392,34 +389,20 @@ impl Session {
         let ticket = self.shared.ledger.commit(*key, arrival, verdict);
         let tracked = ticket.is_some() || terms.acks == Some(Acks::None);
         if let Some(ticket) = ticket {
-            self.tickets.push_back(Sent {
-                ticket,
-                topic: Rc::clone(&part.topic),
-            });
+            self.tickets
+                .push_back(Sent::new(ticket, Rc::clone(&part.topic)));
         }
         if tracked {
             self.tell_verdict(part, arrival, verdict, forwarded(verdict.class));
         } else {
-            let full = self.shared.ledger.windows() >= self.shared.ledger.windows_max();
-            let limit = if full {
-                Limit::Windows
-            } else {
+            let limit = if self.shared.ledger.has(key) {
                 Limit::Attempts
+            } else {
+                Limit::Windows
             };
             self.shared.metrics.limit_reached.with(limit).inc();
             self.count_untracked(part);
         }
-    }
-
-    fn count_untracked(&self, part: &Part) {
-        let records = match part.batch {
-            Batch::Absent => return,
-            Batch::Plain { records } => records,
-            Batch::Tracked(tracked) => tracked.id.count,
-            Batch::Odd(_) => 0,
-        };
-        let untracked = metrics::Verdict::Untracked;
-        part.topic.metrics.batch(untracked, u64::from(records));
     }
 
     /// The answers to the batches that are not forwarded, which are noted.
@@ -492,6 +475,8 @@ impl Session {
 
     /// Notes where a request stands that asks for no answer.
     fn note_quiet(&mut self, pass: &Pass<'_>, frame: Frame<'_>) {
+        self.shared.unanswered();
+        self.info.requests.fetch_add(1, Ordering::Relaxed);
         let start = pass.position();
         self.quiet.push(start..start + (PREFIX + frame.len) as u64);
     }
@@ -517,6 +502,8 @@ impl Session {
         };
         let walked = streamed.walk.advance(bytes, &mut collector);
         let walked = walked.map_err(|error| self.malformed(Side::Client, error))?;
+        mark_repeated(&mut parts);
+        self.mark_seen(&mut parts, &mut streamed.seen);
         self.judge_once(&mut parts, streamed.terms, false);
         for part in &mut parts {
             // Bytes have left: what is found now is forwarded and counted.
@@ -545,129 +532,25 @@ impl Session {
         Ok(false)
     }
 
-    /// Settles the batches that a response answers. Returns what the client
-    /// gets in its place.
-    pub(super) fn produce_reply(
-        &mut self,
-        owed: &Owed,
-        frame: &[u8],
-    ) -> Result<Option<Bytes>, End> {
-        let version = owed.head.api_version;
-        let mut due = std::mem::take(&mut self.scratch.due);
-        due.extend(self.tickets.drain(..owed.tickets));
-        let mut settling = Settling {
-            session: self,
-            due: &due,
-            next: 0,
-            settled: 0,
-            ok: true,
-            shields: Vec::new(),
-        };
-        let read = produce::replies(version, frame, |reply| settling.reply(&reply));
-        let Settling {
-            settled,
-            ok,
-            shields,
-            ..
-        } = settling;
-        let complete = settled == due.len();
-        if !complete || read.is_err() {
-            self.settle_silent(&due);
-        }
-        due.clear();
-        if due.capacity() <= PARTS_KEPT {
-            self.scratch.due = due;
-        }
-        self.shared.answered(owed, ok, self.now.into_std());
-        let endpoints = read.map_err(|error| self.malformed(Side::Upstream, error))?;
-        self.changed(owed, frame, endpoints, &shields)
-    }
-
-    /// The response as the client gets it, if it is not as it came.
-    fn changed(
-        &self,
-        owed: &Owed,
-        frame: &[u8],
-        endpoints: bool,
-        shields: &[(produce::Topic, i32, i16)],
-    ) -> Result<Option<Bytes>, End> {
-        let version = owed.head.api_version;
-        let malformed = |error| self.malformed(Side::Upstream, error);
-        let mut whole = None;
-        if !shields.is_empty() {
-            let recoded = produce::recode(version, frame, |topic, partition| {
-                let shield = shields
-                    .iter()
-                    .find(|(t, p, _)| *p == partition && t.as_ref() == topic)?;
-                Some(shield.2)
-            });
-            whole = Some(recoded.map_err(malformed)?);
-        }
-        if let Reply::Produce(answers) = &owed.reply
-            && !answers.is_empty()
-        {
-            let frame = without_length(whole.as_deref()).unwrap_or(frame);
-            whole = Some(produce::merge(version, frame, answers).map_err(malformed)?);
-        }
-        if endpoints {
-            let frame = without_length(whole.as_deref()).unwrap_or(frame);
-            let rewritten = self.rewritten(api::PRODUCE, version, frame)?;
-            whole = rewritten.or(whole);
-        }
-        Ok(whole)
-    }
-
-    /// A response that does not speak of a batch leaves its outcome unknown;
-    /// one that was settled already is not open any more.
-    fn settle_silent(&self, due: &[Sent]) {
-        for sent in due {
-            let unknown = Outcome::Unknown { candidate: None };
-            let _ = self.shared.ledger.settle(&sent.ticket, unknown, self.time);
+    /// A partition that a streamed request names again is left to the broker,
+    /// and so is what it named before.
+    fn mark_seen(&mut self, parts: &mut [Part], seen: &mut HashSet<Place>) {
+        for part in parts {
+            if seen.insert(part.place()) {
+                continue;
+            }
+            part.batch = Batch::Odd(Odd::ManyBatches);
+            let place = part.place();
+            let mut newest_first = self.tickets.iter_mut().rev();
+            if let Some(sent) = newest_first
+                .find(|sent| (Rc::as_ptr(&sent.topic), sent.ticket.key.partition) == place)
+            {
+                sent.ambiguous = true;
+            }
         }
     }
 
-    /// The topic that a request speaks of.
-    fn named(&mut self, topic: TopicRef<'_>) -> Rc<Named> {
-        let topics = &self.shared.ledger.topics;
-        let version = topics.version();
-        let cached = self.topics.names.len() + self.topics.ids.len();
-        if self.topics.version != version || cached > TOPICS_CACHED {
-            self.topics = TopicCache {
-                version,
-                ..TopicCache::default()
-            };
-        }
-        let known = match topic {
-            TopicRef::Name(name) => self.topics.names.get(name),
-            TopicRef::Id(id) => self.topics.ids.get(&id),
-        };
-        if let Some(known) = known {
-            return Rc::clone(known);
-        }
-        let key = match topic {
-            TopicRef::Name(name) => topics.key(TopicName::Name(name)),
-            TopicRef::Id(id) => TopicId::from_wire(id).and_then(|id| topics.key(TopicName::Id(id))),
-        };
-        if key.is_none() {
-            self.shared.metrics.limit_reached.with(Limit::Topics).inc();
-        }
-        let known = key.map(|key| topics.get(key)).unwrap_or_default();
-        let label = known.name.as_deref().filter(|_| known.confirmed);
-        let named = Rc::new(Named {
-            raw: topic.to_topic(),
-            key,
-            metrics: self.shared.metrics.topic(label.unwrap_or(metrics::OTHER)),
-            known,
-        });
-        let kept = Rc::clone(&named);
-        match topic {
-            TopicRef::Name(name) => self.topics.names.insert(name.into(), kept),
-            TopicRef::Id(id) => self.topics.ids.insert(id, kept),
-        };
-        named
-    }
-
-    fn producer(&mut self, id: ProducerId) -> Option<&Arc<Producer>> {
+    pub(super) fn producer(&mut self, id: ProducerId) -> Option<&Arc<Producer>> {
         if !self.producers.contains_key(&id) {
             let producer = self.shared.ledger.producer(id, self.time)?;
             if let Some(name) = self.info.client_id.get() {
@@ -683,160 +566,13 @@ impl Session {
         }
         self.producers.get(&id)
     }
-
-    /// Counts a batch under its verdict and tells what is worth telling.
-    fn tell_verdict(
-        &mut self,
-        part: &Part,
-        arrival: &Arrival,
-        verdict: &Verdict,
-        counted: metrics::Verdict,
-    ) {
-        let batch = &arrival.batch;
-        part.topic.metrics.batch(counted, u64::from(batch.count));
-        let bumped = self
-            .producer(batch.producer)
-            .is_some_and(|producer| producer.bumps(batch.epoch));
-        if bumped {
-            self.record(part, batch, Event::new(Kind::EpochBump));
-        }
-        let Some(kind) = flag(verdict, counted, batch) else {
-            return;
-        };
-        let mut event = Event::new(kind);
-        if let Class::Gap(gap) = verdict.class {
-            event.expected = Some(gap.expected);
-            event.missing = Some(gap.missing);
-            if gap.kind == GapKind::NeverSeen {
-                part.topic
-                    .metrics
-                    .missing_records
-                    .inc_by(u64::from(gap.missing));
-            }
-        }
-        if verdict.class == Class::NewEpochMidway {
-            event.detail = "a new epoch does not begin at sequence 0".into();
-        }
-        self.record(part, batch, event);
-    }
-
-    fn record(&self, part: &Part, batch: &BatchId, event: Event) {
-        self.record_for(&part.topic, part.partition, batch, event);
-    }
-
-    fn record_for(&self, topic: &Named, partition: i32, batch: &BatchId, event: Event) {
-        let producer = self.producers.get(&batch.producer);
-        self.shared.events.record(Event {
-            producer: Some(batch.producer),
-            epoch: Some(batch.epoch),
-            first: Some(batch.first),
-            count: Some(batch.count),
-            topic: topic.known.name.clone(),
-            partition: Some(partition),
-            client_id: self.info.client_id.get().cloned(),
-            transactional_id: producer.and_then(|p| p.transactional_id.get().cloned()),
-            ..event
-        });
-    }
-}
-
-/// Settles the batches of one response while it is read.
-struct Settling<'a> {
-    session: &'a Session,
-    due: &'a [Sent],
-    /// Where the batch that follows the last one found would stand: brokers
-    /// answer in the order of the request, but for the order of topics.
-    next: usize,
-    settled: usize,
-    ok: bool,
-    shields: Vec<(produce::Topic, i32, i16)>,
-}
-
-impl Settling<'_> {
-    fn reply(&mut self, reply: &PartitionReply<'_>) {
-        self.ok &= reply.error == 0;
-        let count = self.due.len();
-        let found = (self.next..count).chain(0..self.next).find(|at| {
-            self.due.get(*at).is_some_and(|sent| {
-                sent.ticket.key.partition == reply.partition
-                    && sent.topic.raw.as_ref() == reply.topic
-            })
-        });
-        let Some(at) = found else { return };
-        self.next = at + 1;
-        self.settled += 1;
-        let Some(sent) = self.due.get(at) else { return };
-        let outcome = classify(
-            reply.error,
-            reply.base_offset,
-            reply.log_append_time,
-            reply.log_start_offset,
-        );
-        let session = self.session;
-        let settled = session
-            .shared
-            .ledger
-            .settle(&sent.ticket, outcome, session.time);
-        if reply.error == 0 && sent.topic.known.confirmed && settled == Settled::default() {
-            return;
-        }
-        session.tell_settled(sent, reply.error, outcome, &settled);
-        if let Some(code) = settled.shield {
-            self.shields
-                .push((sent.topic.raw.clone(), reply.partition, code));
-        }
-    }
-}
-
-impl Session {
-    /// What the settling of a batch is worth telling.
-    fn tell_settled(&self, sent: &Sent, error: i16, outcome: Outcome, settled: &Settled) {
-        let Ticket { key, batch, .. } = &sent.ticket;
-        let record = |event| self.record_for(&sent.topic, key.partition, batch, event);
-        if error == 0 {
-            self.shared.ledger.topics.confirm(key.topic);
-        }
-        sent.topic.metrics.broker_error(error);
-        if error == 100 {
-            self.shared.ledger.topics.retire(key.topic);
-        }
-        if settled.disagreed {
-            let kind = if outcome == Outcome::OutOfOrder {
-                Kind::Disagreement
-            } else {
-                Kind::LogTruncated
-            };
-            record(Event::new(kind));
-        }
-        if let Some(Gap {
-            kind: _,
-            expected,
-            missing,
-        }) = settled.gap
-        {
-            record(Event {
-                expected: Some(expected),
-                missing: Some(missing),
-                detail: "the cluster took this batch although one before it is still open".into(),
-                ..Event::new(Kind::Gap(metrics::GapKind::PredecessorFailed))
-            });
-        }
-        let fenced = matches!(error, 47 | 90) && sent.ticket.transactional;
-        if fenced
-            && self
-                .producers
-                .get(&batch.producer)
-                .is_none_or(|producer| producer.fence(batch.epoch))
-        {
-            record(Event {
-                detail: "revealed by produce; by an instance outside this hapax, or by its transaction's timeout".into(),
-                ..Event::new(Kind::FencedProducer(FencedBy::Broker))
-            });
-        }
-    }
 }
 
 impl Part {
+    fn place(&self) -> Place {
+        (Rc::as_ptr(&self.topic), self.partition)
+    }
+
     /// What is done with it; what no window judges is forwarded.
     fn action(&self) -> Action {
         match &self.verdict {
@@ -870,73 +606,19 @@ impl Part {
 
 /// A partition that a request names twice is left to the broker to judge.
 fn mark_repeated(parts: &mut [Part]) {
-    let odd = Batch::Odd(crate::wire::batch::Odd::ManyBatches);
     if parts.len() < 2 {
         return;
     }
     let mut seen = HashSet::with_capacity(parts.len());
-    let mut repeated = HashSet::new();
-    for part in &*parts {
-        let place = (Rc::as_ptr(&part.topic), part.partition);
-        if !seen.insert(place) {
-            repeated.insert(place);
-        }
-    }
-    if repeated.is_empty() {
-        return;
-    }
+    let repeated: HashSet<Place> = parts
+        .iter()
+        .map(Part::place)
+        .filter(|place| !seen.insert(*place))
+        .collect();
     for part in parts {
-        if repeated.contains(&(Rc::as_ptr(&part.topic), part.partition)) {
-            part.batch = odd;
+        if repeated.contains(&part.place()) {
+            part.batch = Batch::Odd(Odd::ManyBatches);
             part.verdict = None;
         }
     }
-}
-
-/// The verdict under which a forwarded batch is counted.
-fn forwarded(class: Class) -> metrics::Verdict {
-    match class {
-        Class::InOrder
-        | Class::FirstSeen
-        | Class::Retry
-        | Class::NewEpoch
-        | Class::NewEpochMidway => metrics::Verdict::Forwarded,
-        Class::Duplicate | Class::DuplicateInFlight | Class::DuplicateUnknown => {
-            metrics::Verdict::DuplicateForwarded
-        }
-        Class::SequenceReuse => metrics::Verdict::SequenceReuse,
-        Class::Overlap => metrics::Verdict::Overlap,
-        Class::StaleEpoch => metrics::Verdict::StaleEpoch,
-        Class::Gap(_) => metrics::Verdict::Gap,
-    }
-}
-
-/// The event that a verdict is worth, one per occurrence.
-fn flag(verdict: &Verdict, counted: metrics::Verdict, batch: &BatchId) -> Option<Kind> {
-    match verdict.class {
-        Class::Duplicate | Class::DuplicateInFlight | Class::DuplicateUnknown => {
-            Some(if counted == metrics::Verdict::DuplicateAbsorbed {
-                Kind::DuplicateAbsorbed
-            } else {
-                Kind::DuplicateForwarded
-            })
-        }
-        _ if !verdict.first_time => None,
-        Class::SequenceReuse => Some(Kind::SequenceReuse),
-        Class::Overlap => Some(Kind::Overlap),
-        Class::StaleEpoch => Some(Kind::StaleEpoch),
-        Class::Gap(gap) => Some(Kind::Gap(match gap.kind {
-            GapKind::PredecessorFailed => metrics::GapKind::PredecessorFailed,
-            GapKind::NeverSeen => metrics::GapKind::NeverSeen,
-        })),
-        Class::FirstSeen if batch.first != crate::ids::Sequence::ZERO => {
-            Some(Kind::Gap(metrics::GapKind::NoBaseline))
-        }
-        Class::NewEpochMidway => Some(Kind::Gap(metrics::GapKind::NoBaseline)),
-        Class::FirstSeen | Class::InOrder | Class::Retry | Class::NewEpoch => None,
-    }
-}
-
-fn without_length(whole: Option<&[u8]>) -> Option<&[u8]> {
-    whole.and_then(|whole| whole.get(PREFIX..))
 }

@@ -55,7 +55,19 @@ impl Session {
     /// Deals with as many bytes as it can.
     pub(super) fn route(&mut self, pass: &mut Pass<'_>, waker: &Waker) -> Result<(), End> {
         self.inbox_wanted = 0;
-        self.blocked = None;
+        let was_full = self.blocked.take() == Some(Blocked::Full);
+        let routed = self.route_frames(pass, waker);
+        if self.blocked == Some(Blocked::Full) && !was_full {
+            self.shared
+                .metrics
+                .limit_reached
+                .with(Limit::InFlight)
+                .inc();
+        }
+        routed
+    }
+
+    fn route_frames(&mut self, pass: &mut Pass<'_>, waker: &Waker) -> Result<(), End> {
         loop {
             let available = pass.rest().len();
             let moved_on = match &mut self.request {
@@ -105,13 +117,6 @@ impl Session {
             return Ok(self.want(len.min(FIRST_PART)));
         }
         if self.pipeline.len() >= self.shared.config.limits.in_flight {
-            if self.blocked.is_none() {
-                self.shared
-                    .metrics
-                    .limit_reached
-                    .with(Limit::InFlight)
-                    .inc();
-            }
             self.blocked = Some(Blocked::Full);
             return Ok(false);
         }
@@ -219,6 +224,8 @@ impl Session {
     }
 
     pub(super) fn owe(&mut self, owed: Owed) {
+        self.info.requests.fetch_add(1, Ordering::Relaxed);
+        self.info.in_flight.fetch_add(1, Ordering::Relaxed);
         self.shared.asked();
         self.pipeline.push(owed);
     }
@@ -304,7 +311,6 @@ impl Session {
 
     /// Keeps what the client calls itself.
     fn introduce(&self, frame: &[u8]) {
-        self.info.requests.fetch_add(1, Ordering::Relaxed);
         if self.info.client_id.get().is_some() {
             return;
         }

@@ -11,6 +11,7 @@ use crate::session::pipeline::Owed;
 use crate::upstream::{Brokers, DialError, Learned, ProbeError, Target, ask, dial};
 use crate::wire::frame::{FrameError, Stranger};
 use dashmap::DashMap;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -59,7 +60,8 @@ pub struct Shared {
     sessions_made: AtomicU64,
     /// Whether the last attempt to reach a broker succeeded.
     reachable: AtomicBool,
-    told: Mutex<Option<Instant>>,
+    /// Brokers whose failure was told within [`TELL_EVERY`].
+    told: Mutex<HashMap<Option<NodeId>, Instant>>,
     /// Notified whenever a session ends.
     pub gone: Notify,
 }
@@ -85,7 +87,7 @@ impl Shared {
             ours,
             sessions_made: AtomicU64::new(0),
             reachable: AtomicBool::new(false),
-            told: Mutex::new(None),
+            told: Mutex::default(),
             gone: Notify::new(),
         }
     }
@@ -96,7 +98,7 @@ impl Shared {
     ///
     /// Those of [`dial`].
     pub async fn dial(&self, target: &Target) -> Result<TcpStream, DialError> {
-        let ours = |address: SocketAddr| self.is_ours(address);
+        let ours = |address, local| self.is_ours(address, local);
         let dialled = dial(target, self.config.timeouts.connect, ours).await;
         let reached = dialled.is_ok();
         if target.node.is_none() {
@@ -137,12 +139,14 @@ impl Shared {
         self.reachable.load(Ordering::Relaxed)
     }
 
-    fn is_ours(&self, address: SocketAddr) -> bool {
+    /// Whether an address leads back to hapax. One that is bound to every
+    /// address of this machine is met wherever both ends have the same one.
+    fn is_ours(&self, address: SocketAddr, local: Option<SocketAddr>) -> bool {
         let ip = address.ip().to_canonical();
+        let here = ip.is_loopback() || local.is_some_and(|l| l.ip().to_canonical() == ip);
         self.ours.iter().any(|own| {
             own.port() == address.port()
-                && (own.ip().to_canonical() == ip
-                    || (own.ip().is_unspecified() && ip.is_loopback()))
+                && (own.ip().to_canonical() == ip || (own.ip().is_unspecified() && here))
         })
     }
 
@@ -159,19 +163,20 @@ impl Shared {
             DialError::Connect { .. } | DialError::Nothing => ConnectError::Other,
         };
         self.metrics.upstream_connect_errors.with(cause).inc();
-        if self.may_tell() {
+        if self.may_tell(target.node) {
             let node = target.node.map(NodeId::to_wire);
             tracing::error!(node, reason = %error, "cannot reach the broker, client closed");
         }
     }
 
-    /// Whether it is time again to tell of something that repeats.
-    fn may_tell(&self) -> bool {
+    /// Whether it is time again to tell of a broker.
+    fn may_tell(&self, node: Option<NodeId>) -> bool {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_some_and(|at| at.elapsed() < TELL_EVERY) {
+        told.retain(|_, at| at.elapsed() < TELL_EVERY);
+        if told.contains_key(&node) {
             return false;
         }
-        *told = Some(Instant::now());
+        told.insert(node, Instant::now());
         true
     }
 
@@ -226,6 +231,12 @@ impl Shared {
 
     pub(super) fn asked(&self) {
         self.metrics.requests_in_flight.inc();
+    }
+
+    /// A request came that asks for no answer.
+    pub(super) fn unanswered(&self) {
+        let requests = &self.metrics.requests;
+        requests.with(Api::Produce, Outcome::Ok).inc();
     }
 
     /// A request has its answer, or will get none.

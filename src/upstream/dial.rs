@@ -46,7 +46,8 @@ pub enum DialError {
     Nothing,
 }
 
-/// Connects to the first address of the target that answers.
+/// Connects to the first address of the target that answers. `ours` says
+/// whether an address leads back to hapax, once connected by what local address.
 ///
 /// # Errors
 ///
@@ -54,7 +55,7 @@ pub enum DialError {
 pub async fn dial(
     target: &Target,
     timeout: Duration,
-    ours: impl Fn(SocketAddr) -> bool,
+    ours: impl Fn(SocketAddr, Option<SocketAddr>) -> bool,
 ) -> Result<TcpStream, DialError> {
     let mut last = DialError::Nothing;
     for address in &target.addresses {
@@ -75,7 +76,7 @@ pub async fn dial(
 
 async fn dial_one(
     address: &HostPort,
-    ours: &impl Fn(SocketAddr) -> bool,
+    ours: &impl Fn(SocketAddr, Option<SocketAddr>) -> bool,
 ) -> Result<TcpStream, DialError> {
     let resolved = lookup_host((address.host.as_str(), address.port))
         .await
@@ -85,12 +86,14 @@ async fn dial_one(
         })?;
     let mut last = DialError::Nothing;
     for socket_address in resolved {
-        if ours(socket_address) {
-            return Err(DialError::Loop {
-                address: address.clone(),
-            });
+        let looped = || DialError::Loop {
+            address: address.clone(),
+        };
+        if ours(socket_address, None) {
+            return Err(looped());
         }
         match TcpStream::connect(socket_address).await {
+            Ok(stream) if ours(socket_address, stream.local_addr().ok()) => return Err(looped()),
             Ok(stream) => {
                 // Kafka frames are written whole: Nagle would only delay them.
                 if let Err(error) = stream.set_nodelay(true) {

@@ -254,6 +254,10 @@ impl Window {
 
     /// "Not forwarded, try again": true only of a batch that never was.
     fn mirror(&self, batch: &BatchId, code: i16) -> Order {
+        let in_epoch = self.epoch == Some(batch.epoch);
+        if in_epoch && self.acked.iter().any(|f| f.is(batch)) {
+            return Order::Leave;
+        }
         let mut mirrors = 0;
         for attempt in self.open.iter().filter(|a| a.is(batch)) {
             if !matches!(attempt.state, State::NotWritten { .. }) {

@@ -109,9 +109,10 @@ impl Window {
             Some(epoch) if batch.epoch < epoch => return false,
             Some(epoch) if batch.epoch == epoch => {}
             _ => {
-                self.epoch = Some(batch.epoch);
+                if self.epoch.replace(batch.epoch).is_some() {
+                    self.flagged_gap = None;
+                }
                 self.acked.clear();
-                self.flagged_gap = None;
                 self.open
                     .retain(|a| a.state == State::Sent || a.batch.epoch >= batch.epoch);
             }
@@ -121,7 +122,9 @@ impl Window {
             self.realm = sender.realm;
         }
         let Some(ack) = ack else { return false };
-        // A log only grows at its end and only shrinks at its start.
+        // A log only grows at its end and only shrinks at its start. An answer
+        // that was long on its way may tell of an earlier start: then facts
+        // are dropped that were true, which only means "forward".
         let log_start = ack.log_start.unwrap_or(self.log_start);
         let truncated = log_start < self.log_start
             || self
@@ -213,6 +216,7 @@ impl Window {
         let state = State::NotWritten { code, retriable };
         let shielded = u8::from(code == 45 && retriable);
         if let Some(copy) = self.copy_of(&attempt) {
+            copy.mirrors = copy.mirrors.max(attempt.mirrors);
             if matches!(copy.state, State::NotWritten { .. }) {
                 copy.state = state;
                 copy.at = now;

@@ -422,6 +422,21 @@ fn followers_of_a_failed_batch_are_given_its_error_three_times() {
 }
 
 #[test]
+fn copies_of_a_follower_share_its_three_mirrors() {
+    let mut w = World::new();
+    let head = w.send(batch(0, 0, 10));
+    let _ = w.fail(head, 6);
+    for _ in 0..3 {
+        w.mirror(batch(0, 10, 10));
+    }
+    let copies = [w.send(batch(0, 10, 10)), w.send(batch(0, 10, 10))];
+    for copy in copies {
+        let _ = w.fail(copy, 19);
+    }
+    assert_eq!(w.action(batch(0, 10, 10)), Action::Forward);
+}
+
+#[test]
 fn the_head_coming_back_renews_the_patience_with_its_followers() {
     let mut w = World::new();
     let head = w.send(batch(0, 0, 10));
@@ -558,6 +573,23 @@ fn a_batch_that_was_forwarded_is_never_told_that_it_was_not() {
     let _ = w.settle(tail, Outcome::Unknown { candidate: None });
     assert_eq!(w.class(batch(0, 20, 10)), Class::DuplicateUnknown);
     assert_eq!(w.action(batch(0, 20, 10)), Action::Forward);
+}
+
+#[test]
+fn an_acknowledged_batch_is_never_told_that_it_was_not_written() {
+    let mut w = World::new();
+    let head = w.send(batch(0, 0, 10));
+    let arrival = Arrival {
+        transactional: true,
+        patient: false,
+        ..w.arrival(batch(0, 10, 10))
+    };
+    let follower = w.send_as(arrival);
+    w.ack(follower);
+    let _ = w.fail(head, 6);
+    let verdict = w.window.judge(&arrival, &w.rules);
+    assert_eq!(verdict.class, Class::Duplicate);
+    assert_eq!(verdict.action, Action::Forward);
 }
 
 #[test]

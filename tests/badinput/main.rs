@@ -189,6 +189,8 @@ fn a_thousand_announcements_of_much_cost_little() {
     world.assert_well(128 * MIB);
     pause(Duration::from_millis(500));
     world.assert_well(128 * MIB);
+    let open = world.hapax.metric("hapax_client_connections", &[]);
+    assert!(open >= 1000.0, "{open} connections: the others were closed");
     // Only the two Metadata of each `assert_well` have reached the upstream.
     let forwarded = world.peer.received() - before;
     assert!(

@@ -165,6 +165,15 @@ fn acknowledgements() -> Vec<Case> {
         )
         .exception("7.3 A2: an acks=1 answer may serve an acks=1 retry"),
         case(
+            "acks other than -1, 0 and 1 are refused",
+            vec![
+                put(0, 0, 0).refused(21).acks(2),
+                put(0, 0, 0).refused(21).acks(-2).version(3),
+                put(0, 0, 0).appended(0),
+                put(0, 0, 0).refused(21).acks(2).version(13),
+            ],
+        ),
+        case(
             "acks=0 is forwarded and never answered; its retry is the broker's to judge",
             vec![
                 put(0, 0, 0).silent(0).acks(0),

@@ -359,13 +359,37 @@ pub fn run(cases: &[Case]) -> ExitCode {
             routes.push((route, Some(hapax::start(&broker.bootstrap, mode, &[]))));
         }
     }
+    let mut addresses = Vec::new();
+    for (route, hapax) in &routes {
+        let bootstrap = hapax.as_ref().map_or(&broker.bootstrap, |h| &h.bootstrap);
+        let address = broker_address(bootstrap);
+        let direct = address == broker.bootstrap;
+        assert_eq!(
+            direct,
+            *route == Route::Direct,
+            "{route:?} leads to {address}"
+        );
+        addresses.push(address);
+    }
     let mut failed = 0;
     for (number, case) in cases.iter().enumerate() {
         let start = Instant::now();
         let mut results: Vec<Result<Vec<String>, String>> = Vec::new();
-        for (route, hapax) in &mut routes {
+        for ((route, hapax), address) in routes.iter_mut().zip(&addresses) {
             let topic = format!("case-{number}-{route:?}");
-            let result = attempt(case, *route, hapax.as_ref(), &broker.bootstrap, &topic);
+            let logged = hapax.as_ref().map_or(0, |hapax| hapax.output().len());
+            let way = Way {
+                route: *route,
+                hapax: hapax.as_ref(),
+                address,
+                broker: &broker.bootstrap,
+            };
+            let mut result = attempt(case, &way, &topic);
+            if let (Some(hapax), Err(error)) = (hapax.as_ref(), &mut result) {
+                let output = hapax.output();
+                let lines = output[logged..].lines().rev().take(5);
+                error.extend(lines.flat_map(|line| ["\n      hapax: ", line]));
+            }
             if let Some(hapax) = hapax {
                 hapax.assert_well();
             }
@@ -411,13 +435,32 @@ pub fn run(cases: &[Case]) -> ExitCode {
     }
 }
 
-fn attempt(
-    case: &Case,
+/// How an attempt reaches the broker.
+struct Way<'a> {
     route: Route,
-    hapax: Option<&Hapax>,
-    broker: &str,
-    topic: &str,
-) -> Result<Vec<String>, String> {
+    hapax: Option<&'a Hapax>,
+    /// Where the clients connect.
+    address: &'a str,
+    /// The broker itself.
+    broker: &'a str,
+}
+
+/// Where a client is sent by the Metadata it gets at `bootstrap`.
+fn broker_address(bootstrap: &str) -> String {
+    let mut client = Client::connect(bootstrap).unwrap();
+    let metadata = client.metadata(12, &[]).unwrap();
+    assert_eq!(metadata.brokers.len(), 1);
+    let broker = &metadata.brokers[0];
+    format!("{}:{}", broker.host.as_str(), broker.port)
+}
+
+fn attempt(case: &Case, way: &Way<'_>, topic: &str) -> Result<Vec<String>, String> {
+    let Way {
+        route,
+        hapax,
+        address,
+        broker,
+    } = *way;
     let run = || {
         let mut admin = Client::connect(broker)?;
         let topic = admin.create_topic(topic, case.partitions, &case.configs)?;
@@ -429,7 +472,7 @@ fn attempt(
         });
         let mut world = World {
             route,
-            address: hapax.map_or_else(|| broker.to_owned(), |hapax| hapax.bootstrap.clone()),
+            address: address.to_owned(),
             hapax,
             admin,
             topic,

@@ -68,6 +68,23 @@ pub fn all() -> Vec<Case> {
             append_time,
         )
         .configs(&[("message.timestamp.type", "LogAppendTime")]),
+        free("a request in pieces of any size, each layout", dribble)
+            .partitions(3)
+            .exception(REPLAYED),
+        free(
+            "batches larger than any buffer, alone and in company",
+            large,
+        )
+        .partitions(3)
+        .exception(REPLAYED),
+        free(
+            "apis and versions that the broker does not know",
+            unknown_versions,
+        ),
+        free(
+            "acks=1 through the bootstrap listener is the broker's to recognise",
+            bootstrap_acks_1,
+        ),
         free(
             "a producer id asked for on the way, each version",
             producer_ids,
@@ -468,6 +485,137 @@ fn append_time(world: &mut World<'_>) -> io::Result<Vec<String>> {
     assert_eq!(first, again);
     assert_eq!(log(world, 0), [(0, 0, 0, 1)]);
     Ok(Vec::new())
+}
+
+/// One byte a segment, then pieces that cut batches anywhere.
+fn dribble(world: &mut World<'_>) -> io::Result<Vec<String>> {
+    let topic = world.topic.clone();
+    let mut lines = Vec::new();
+    for (turn, (version, piece)) in [(3, 1), (8, 7), (9, 1), (12, 61), (13, 100)]
+        .into_iter()
+        .enumerate()
+    {
+        let producer = world.producer(turn);
+        let again = if world.route == Route::Absorb {
+            -1
+        } else {
+            TIMESTAMP
+        };
+        let put = |partition, sequence| {
+            let batch = Batch::of(producer, 0, sequence, [vec![7; 100], vec![8; 100]]);
+            (partition, Some(batch.bytes()))
+        };
+        let offset = i64::try_from(turn).unwrap();
+        for (partitions, wanted) in [
+            (
+                vec![put(0, 0), put(1, 0)],
+                vec![(0, offset * 2, -1), (0, offset * 4, -1)],
+            ),
+            (
+                vec![put(0, 0), put(1, 2), put(2, 0)],
+                vec![
+                    (0, offset * 2, again),
+                    (0, offset * 4 + 2, -1),
+                    (0, offset * 2, -1),
+                ],
+            ),
+        ] {
+            let produce = Produce::of(vec![(topic.clone(), partitions)]).version(version);
+            let client = world.client(0);
+            let (correlation, frame) = client.frame(version, &produce.request());
+            for piece in frame.chunks(piece) {
+                client.send_raw(piece)?;
+            }
+            let response = client.receive::<ProduceRequest>(version, correlation)?;
+            let mut answers = Answer::all(&response);
+            answers.sort_unstable_by_key(|answer| answer.partition);
+            let found: Vec<_> = answers
+                .iter()
+                .map(|a| (a.code, a.offset, a.append_time))
+                .collect();
+            assert_eq!(found, wanted, "v{version}");
+            lines.push(format!("{version}: {}", found.len()));
+        }
+    }
+    for (partition, batches) in [(0, 5), (1, 10), (2, 5)] {
+        assert_eq!(log(world, partition).len(), batches);
+    }
+    Ok(lines)
+}
+
+/// Larger than any buffer on the way, and cut by a small batch before and after.
+fn large(world: &mut World<'_>) -> io::Result<Vec<String>> {
+    const SIZE: usize = 900_000;
+    let producer = world.producer(0);
+    let topic = world.topic.clone();
+    let value = |seed: u8| {
+        (0..SIZE)
+            .map(|at| u8::try_from(at % 251).unwrap() ^ seed)
+            .collect::<Vec<u8>>()
+    };
+    let put = |partition, sequence, value| {
+        let batch = Batch::of(producer, 0, sequence, [value]);
+        (partition, Some(batch.bytes()))
+    };
+    let again = if world.route == Route::Absorb {
+        -1
+    } else {
+        TIMESTAMP
+    };
+    let mut lines = Vec::new();
+    let single = vec![put(0, 0, value(1))];
+    let many = vec![put(0, 1, value(2)), put(1, 0, vec![9]), put(2, 0, value(3))];
+    for (partitions, offsets) in [(single, vec![0]), (many, vec![1, 0, 0])] {
+        let produce = Produce::of(vec![(topic.clone(), partitions)]);
+        for append_time in [-1, again] {
+            let response = world.client(0).call(12, &produce.request())?;
+            let mut answers = Answer::all(&response);
+            answers.sort_unstable_by_key(|answer| answer.partition);
+            let found: Vec<_> = answers
+                .iter()
+                .map(|a| (a.code, a.offset, a.append_time))
+                .collect();
+            let wanted: Vec<_> = offsets.iter().map(|at| (0, *at, append_time)).collect();
+            assert_eq!(found, wanted);
+            lines.push(format!("{} answers", found.len()));
+        }
+    }
+    let log = world.log(0);
+    assert_eq!(log.len(), 2);
+    assert!(log[0].values() == [value(1)] && log[1].values() == [value(2)]);
+    assert!(world.log(2)[0].values() == [value(3)]);
+    Ok(lines)
+}
+
+/// A broker closes the connection: it cannot know how to answer.
+fn unknown_versions(world: &mut World<'_>) -> io::Result<Vec<String>> {
+    for (key, version, header) in [(0, 14, 2), (0, 2, 1), (0, -1, 1), (3, 99, 2), (999, 0, 1)] {
+        let mut client = Client::connect(&world.address)?;
+        let (_, frame) = client.frame_raw(key, version, header, &[0; 8]);
+        client.send_raw(&frame)?;
+        let closed = client.is_closed(Duration::from_secs(10));
+        assert!(closed, "api {key} v{version}");
+    }
+    Ok(Vec::new())
+}
+
+/// Which node answers there is not known, so neither is whether it still leads.
+fn bootstrap_acks_1(world: &mut World<'_>) -> io::Result<Vec<String>> {
+    if let Some(hapax) = world.hapax {
+        world.address.clone_from(&hapax.bootstrap);
+    }
+    let producer = world.producer(0);
+    let batch = Batch::of(producer, 0, 0, ["v"]);
+    let produce = Produce::to(&world.topic, 0, batch.bytes()).acks(1);
+    let mut lines = Vec::new();
+    for append_time in [-1, TIMESTAMP] {
+        let answer = world.client(0).produce(&produce)?;
+        let found = (answer.code, answer.offset, answer.append_time);
+        assert_eq!(found, (0, 0, append_time));
+        lines.push(line(&answer));
+    }
+    assert_eq!(log(world, 0), [(0, 0, 0, 1)]);
+    Ok(lines)
 }
 
 fn producer_ids(world: &mut World<'_>) -> io::Result<Vec<String>> {

@@ -71,7 +71,7 @@ public final class Golden {
         Class<?> converter = Class.forName("org.apache.kafka.common.message." + name + "DataJsonConverter");
         for (short v = low(schema.get("validVersions").asText()); v <= high(schema.get("validVersions").asText()); v++) {
             for (boolean full : new boolean[] {true, false}) {
-                Filler filler = new Filler(schema, v, full);
+                Filler filler = new Filler(name, schema, v, full);
                 JsonNode fields = filler.struct(schema.get("fields"));
                 ApiMessage message = (ApiMessage) method(converter, "read", JsonNode.class, short.class).invoke(null, fields, v);
                 JsonNode written = (JsonNode) method(converter, "write", message.getClass(), short.class).invoke(null, message, v);
@@ -92,12 +92,14 @@ public final class Golden {
 
     /** Fills a message with values that tell its fields apart: a counter, or the name and the counter. */
     private static final class Filler {
+        private final boolean apiVersions;
         private final JsonNode common;
         private final short version;
         private final boolean full;
         private int counter;
 
-        Filler(JsonNode schema, short version, boolean full) {
+        Filler(String name, JsonNode schema, short version, boolean full) {
+            this.apiVersions = name.equals("ApiVersionsResponse");
             this.common = schema.path("commonStructs");
             this.version = version;
             this.full = full;
@@ -119,14 +121,22 @@ public final class Golden {
             boolean nullable = field.has("nullableVersions") && within(field.get("nullableVersions").asText());
             if (!full && nullable) return NODES.nullNode();
             counter++;
+            if (apiVersions && full) { // an answer without error, of apis that hapax decodes and one it does not
+                switch (field.get("name").asText()) {
+                    case "ErrorCode": return NODES.numberNode(0);
+                    case "ApiKey": return NODES.numberNode(new int[] {ApiKeys.PRODUCE.id, ApiKeys.HEARTBEAT.id, ApiKeys.METADATA.id, ApiKeys.INIT_PRODUCER_ID.id}[counter / 4 % 4]);
+                    case "MaxVersion": return NODES.numberNode(90 + counter);
+                    default:
+                }
+            }
             if (type.startsWith("[]")) {
                 ArrayNode array = NODES.arrayNode();
-                for (int i = 0; full && i < 2; i++) array.add(value(without(field), type.substring(2)));
+                for (int i = 0; full && i < (apiVersions ? 4 : 2); i++) array.add(value(without(field), type.substring(2)));
                 return array;
             }
             switch (type) {
                 case "bool": return NODES.booleanNode(full);
-                case "int8": return NODES.numberNode(full ? counter % 2 + 1 : 0);
+                case "int8": return NODES.numberNode(full ? 1 : 0);
                 case "int16": return NODES.numberNode(full ? counter % 120 : 0);
                 case "uint16": case "int32": return NODES.numberNode(full ? 1000 + counter : 0);
                 case "int64": return NODES.numberNode(full ? 5_000_000_000L + counter : -1L);

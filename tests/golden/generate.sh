@@ -3,7 +3,7 @@
 # generate.sh --check   fails when the committed vectors are not what the generator makes.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-libs=$("$here/../support/kafka-jars.sh" 4.4.0)
+libs=$("$here/../kafka/kafka" jars 4.4.0)
 to=$here
 if [ "${1:-}" = --check ]; then
   to=$(mktemp -d)

@@ -1,7 +1,7 @@
 # Every package that the tests install; nothing else names one. Sourced by tests/lib/install.sh.
 
-# Debian: kcat (a librdkafka 2.0 client), prometheus (promtool), iproute2 (ss), procps (pid tools), jq.
-APT_PACKAGES=(kcat prometheus iproute2 procps jq)
+# Debian: kcat (a librdkafka 2.0 client), prometheus (promtool), unzip (message schemas), iproute2 (ss), procps (pid tools), jq, util-linux (flock).
+APT_PACKAGES=(kcat prometheus unzip iproute2 procps jq util-linux)
 
 # Maven: org.apache.kafka:kafka_2.13 and :kafka-tools of that version, the default broker and the Java client.
 KAFKA_VERSION=4.4.0

@@ -2,46 +2,34 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::net::{TcpListener, TcpStream};
+use std::process::{self, Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use super::await_until;
-use super::kafka::free_ports;
 
 /// A running hapax; killed on drop.
 pub struct Hapax {
     /// `127.0.0.1:port` of its bootstrap listener.
     pub bootstrap: String,
-    admin: String,
+    /// The first of its broker ports.
+    pub first_port: u16,
+    /// `127.0.0.1:port` of its admin pages.
+    pub admin: String,
     child: Child,
     dir: tempfile::TempDir,
 }
 
 /// Starts `hapax run` in front of `upstream` and waits until it listens.
 pub fn start(upstream: &str, mode: &str, flags: &[&str]) -> Hapax {
-    let [listen, admin, first] = free_ports();
-    let dir = tempfile::tempdir().unwrap();
     // A range of two: one node, and one to spare.
-    let brokers = [first, first + 1].map(|port| port.to_string()).join("-");
-    let stderr = fs::File::create(dir.path().join("stderr")).unwrap();
-    let child = Command::new(env!("CARGO_BIN_EXE_hapax"))
-        .args(["run", "--upstream", upstream, "--mode", mode])
-        .arg(format!("--listen=127.0.0.1:{listen}"))
-        .arg(format!("--broker-ports={brokers}"))
-        .arg(format!("--admin-listen=127.0.0.1:{admin}"))
-        .args(flags)
-        .stdin(Stdio::null())
-        .stdout(stderr.try_clone().unwrap())
-        .stderr(stderr)
-        .spawn()
-        .expect("hapax runs");
-    let mut hapax = Hapax {
-        bootstrap: format!("127.0.0.1:{listen}"),
-        admin: format!("127.0.0.1:{admin}"),
-        child,
-        dir,
-    };
+    start_with(upstream, mode, 2, flags)
+}
+
+/// The same with this many broker ports.
+pub fn start_with(upstream: &str, mode: &str, ports: u16, flags: &[&str]) -> Hapax {
+    let mut hapax = spawn(upstream, mode, free_range(ports + 2), ports, flags);
     await_until("hapax to listen", Duration::from_secs(20), || {
         if let Some(status) = hapax.child.try_wait().unwrap() {
             panic!("hapax ended with {status}: {}", hapax.output());
@@ -50,6 +38,52 @@ pub fn start(upstream: &str, mode: &str, flags: &[&str]) -> Hapax {
             && TcpStream::connect(&hapax.bootstrap).is_ok()
     });
     hapax
+}
+
+/// Starts `hapax run`, from `first` on: bootstrap, admin and broker ports.
+pub fn spawn(upstream: &str, mode: &str, first: u16, ports: u16, flags: &[&str]) -> Hapax {
+    let (listen, admin, broker) = (first, first + 1, first + 2);
+    let dir = tempfile::tempdir().unwrap();
+    let stderr = fs::File::create(dir.path().join("stderr")).unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_hapax"))
+        .args(["run", "--upstream", upstream, "--mode", mode])
+        .arg(format!("--listen=127.0.0.1:{listen}"))
+        .arg(format!("--broker-ports={broker}-{}", broker + ports - 1))
+        .arg(format!("--admin-listen=127.0.0.1:{admin}"))
+        .args(flags)
+        .stdin(Stdio::null())
+        .stdout(stderr.try_clone().unwrap())
+        .stderr(stderr)
+        .spawn()
+        .expect("hapax runs");
+    Hapax {
+        bootstrap: format!("127.0.0.1:{listen}"),
+        first_port: broker,
+        admin: format!("127.0.0.1:{admin}"),
+        child,
+        dir,
+    }
+}
+
+/// The first of `count` free ports in a row, below those that the system
+/// hands out to connections, and never given twice by one process.
+pub fn free_range(count: u16) -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    const FROM: u16 = 12_000;
+    const BLOCK: u16 = 8;
+    const BLOCKS: u16 = 2_500;
+    assert!(count <= BLOCK);
+    // Another process begins elsewhere.
+    let offset = u16::try_from(process::id() * 331 % u32::from(BLOCKS)).unwrap();
+    loop {
+        let block = NEXT.fetch_add(1, Ordering::Relaxed);
+        assert!(block < BLOCKS, "no ports are left");
+        let first = FROM + BLOCK * ((block + offset) % BLOCKS);
+        let free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if (first..first + count).all(free) {
+            return first;
+        }
+    }
 }
 
 impl Hapax {
@@ -67,7 +101,7 @@ impl Hapax {
                 .unwrap();
             let _ = write!(
                 stream,
-                "GET {path} HTTP/1.1\r\nHost: hapax\r\nConnection: close\r\n\r\n"
+                "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
             );
             let _ = stream.read_to_string(&mut text);
         }
@@ -91,10 +125,36 @@ impl Hapax {
             .sum()
     }
 
+    /// The JSON of an admin page.
+    pub fn json(&self, path: &str) -> serde_json::Value {
+        let page = self.page(path);
+        let (_, body) = page.split_once("\r\n\r\n").expect("a page");
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {page}"))
+    }
+
+    /// How the process ended, once it does.
+    pub fn ended(&mut self) -> ExitStatus {
+        let mut status = None;
+        await_until("hapax to end", Duration::from_secs(20), || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+
     /// Resident memory in bytes.
     pub fn memory(&self) -> usize {
+        self.status("VmRSS:")
+    }
+
+    /// The most that was ever resident, in bytes.
+    pub fn memory_peak(&self) -> usize {
+        self.status("VmHWM:")
+    }
+
+    fn status(&self, name: &str) -> usize {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let line = status.lines().find(|line| line.starts_with(name));
         let kib = line.unwrap().split_whitespace().nth(1).unwrap();
         kib.parse::<usize>().unwrap() * 1024
     }

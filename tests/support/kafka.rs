@@ -76,12 +76,15 @@ impl Drop for Broker {
 
 /// The directory of Kafka's jars.
 pub fn jars() -> PathBuf {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/kafka-jars.sh");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kafka/kafka");
     let output = Command::new(script)
-        .arg(VERSION)
+        .args(["jars", VERSION])
         .output()
-        .expect("kafka-jars.sh runs");
-    assert!(output.status.success(), "kafka-jars.sh: {output:?}");
+        .expect("tests/kafka/kafka runs");
+    assert!(
+        output.status.success(),
+        "tests/kafka/kafka jars: {output:?}"
+    );
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
 }
 
@@ -89,6 +92,18 @@ pub fn jars() -> PathBuf {
 pub fn free_ports<const N: usize>() -> [u16; N] {
     let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().port())
+}
+
+/// The first of two ports in a row that were free a moment ago.
+pub fn free_pair() -> u16 {
+    let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let mut tried = (0..100).map(|_| free_ports::<1>()[0]);
+    let found = tried.find(|first| {
+        first
+            .checked_add(1)
+            .is_some_and(|next| free(*first) && free(next))
+    });
+    found.expect("two free ports in a row")
 }
 
 fn java(libs: &Path, dir: &Path, heap: &str) -> Command {

@@ -55,6 +55,12 @@ impl Client {
         &self.stream
     }
 
+    /// Ends the connection by a reset, as the death of a machine may.
+    pub fn reset(self) {
+        let socket = tokio::net::TcpSocket::from_std_stream(self.stream);
+        socket.set_zero_linger().unwrap();
+    }
+
     /// Writes bytes as they are.
     pub fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
@@ -410,6 +416,14 @@ impl Topic {
         }
     }
 
+    /// A topic of this name and id.
+    pub fn of(name: &str, id: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            id: TopicProduceData::default().with_topic_id(id.parse().unwrap()),
+        }
+    }
+
     /// As a Produce request of `version` names it.
     fn named(&self, version: i16) -> TopicProduceData {
         if version >= 13 {
@@ -466,6 +480,13 @@ impl Produce {
     #[must_use]
     pub fn acks(mut self, acks: i16) -> Self {
         self.acks = acks;
+        self
+    }
+
+    /// With another timeout.
+    #[must_use]
+    pub fn timeout(mut self, timeout_ms: i32) -> Self {
+        self.timeout_ms = timeout_ms;
         self
     }
 

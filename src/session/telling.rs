@@ -1,0 +1,122 @@
+//! What a verdict is counted as, and what of it is worth an event.
+
+use super::Session;
+use super::produce::Part;
+use super::topics::Named;
+use crate::events::{Event, Kind};
+use crate::ids::{BatchId, Sequence};
+use crate::metrics;
+use crate::window::{Arrival, Class, GapKind, Verdict};
+use crate::wire::batch::Batch;
+
+impl Session {
+    pub(super) fn count_untracked(&self, part: &Part) {
+        let records = match part.batch {
+            Batch::Absent => return,
+            Batch::Plain { records } => records,
+            Batch::Tracked(tracked) => tracked.id.count,
+            Batch::Odd(_) => 0,
+        };
+        let untracked = metrics::Verdict::Untracked;
+        part.topic.metrics.batch(untracked, u64::from(records));
+    }
+
+    /// Counts a batch under its verdict and tells what is worth telling.
+    pub(super) fn tell_verdict(
+        &mut self,
+        part: &Part,
+        arrival: &Arrival,
+        verdict: &Verdict,
+        counted: metrics::Verdict,
+    ) {
+        let batch = &arrival.batch;
+        part.topic.metrics.batch(counted, u64::from(batch.count));
+        let bumped = self
+            .producer(batch.producer)
+            .is_some_and(|producer| producer.bumps(batch.epoch));
+        if bumped {
+            self.record(part, batch, Event::new(Kind::EpochBump));
+        }
+        let Some(kind) = flag(verdict, counted, batch) else {
+            return;
+        };
+        let mut event = Event::new(kind);
+        if let Class::Gap(gap) = verdict.class {
+            event.expected = Some(gap.expected);
+            event.missing = Some(gap.missing);
+            if gap.kind == GapKind::NeverSeen {
+                part.topic
+                    .metrics
+                    .missing_records
+                    .inc_by(u64::from(gap.missing));
+            }
+        }
+        if verdict.class == Class::NewEpochMidway {
+            event.detail = "a new epoch does not begin at sequence 0".into();
+        }
+        self.record(part, batch, event);
+    }
+
+    fn record(&self, part: &Part, batch: &BatchId, event: Event) {
+        self.record_for(&part.topic, part.partition, batch, event);
+    }
+
+    pub(super) fn record_for(&self, topic: &Named, partition: i32, batch: &BatchId, event: Event) {
+        let producer = self.producers.get(&batch.producer);
+        self.shared.events.record(Event {
+            producer: Some(batch.producer),
+            epoch: Some(batch.epoch),
+            first: Some(batch.first),
+            count: Some(batch.count),
+            topic: topic.known.name.clone(),
+            partition: Some(partition),
+            client_id: self.info.client_id.get().cloned(),
+            transactional_id: producer.and_then(|p| p.transactional_id.get().cloned()),
+            ..event
+        });
+    }
+}
+
+/// The verdict under which a forwarded batch is counted.
+pub(super) fn forwarded(class: Class) -> metrics::Verdict {
+    match class {
+        Class::InOrder
+        | Class::FirstSeen
+        | Class::Retry
+        | Class::NewEpoch
+        | Class::NewEpochMidway => metrics::Verdict::Forwarded,
+        Class::Duplicate | Class::DuplicateInFlight | Class::DuplicateUnknown => {
+            metrics::Verdict::DuplicateForwarded
+        }
+        Class::SequenceReuse => metrics::Verdict::SequenceReuse,
+        Class::Overlap => metrics::Verdict::Overlap,
+        Class::StaleEpoch => metrics::Verdict::StaleEpoch,
+        Class::Gap(_) => metrics::Verdict::Gap,
+    }
+}
+
+/// The event that a verdict is worth, one per occurrence.
+fn flag(verdict: &Verdict, counted: metrics::Verdict, batch: &BatchId) -> Option<Kind> {
+    match verdict.class {
+        Class::Duplicate | Class::DuplicateInFlight | Class::DuplicateUnknown => {
+            Some(if counted == metrics::Verdict::DuplicateAbsorbed {
+                Kind::DuplicateAbsorbed
+            } else {
+                Kind::DuplicateForwarded
+            })
+        }
+        _ if !verdict.first_time => None,
+        Class::SequenceReuse => Some(Kind::SequenceReuse),
+        Class::Overlap => Some(Kind::Overlap),
+        Class::StaleEpoch => Some(Kind::StaleEpoch),
+        Class::Gap(gap) => Some(Kind::Gap(match gap.kind {
+            GapKind::PredecessorFailed => metrics::GapKind::PredecessorFailed,
+            GapKind::NeverSeen => metrics::GapKind::NeverSeen,
+        })),
+        Class::FirstSeen if batch.first != Sequence::ZERO => {
+            Some(Kind::Gap(metrics::GapKind::NoBaseline))
+        }
+        Class::NewEpochMidway => Some(Kind::Gap(metrics::GapKind::NoBaseline)),
+        Class::FirstSeen | Class::InOrder | Class::Retry | Class::NewEpoch => None,
+    }
+}

@@ -1,0 +1,73 @@
+//! Topics as one connection's requests call them, so that a batch needs no look-up.
+
+use super::Session;
+use crate::ids::{TopicId, TopicKey};
+use crate::ledger::{Topic, TopicName};
+use crate::metrics::{self, Limit, TopicMetrics};
+use crate::wire::produce::{self, TopicRef};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Topics whose look-up a connection keeps.
+const TOPICS_CACHED: usize = 4096;
+
+/// A topic as this connection's requests call it.
+pub(super) struct Named {
+    pub raw: produce::Topic,
+    pub key: Option<TopicKey>,
+    pub known: Topic,
+    pub metrics: Arc<TopicMetrics>,
+}
+
+/// The topics that a connection wrote to, so that a batch needs no look-up.
+#[derive(Default)]
+pub(super) struct TopicCache {
+    /// The state of the ledger's topics that the cache was filled from.
+    version: u32,
+    names: HashMap<Box<[u8]>, Rc<Named>>,
+    ids: HashMap<[u8; 16], Rc<Named>>,
+}
+
+impl Session {
+    /// The topic that a request speaks of.
+    pub(super) fn named(&mut self, topic: TopicRef<'_>) -> Rc<Named> {
+        let topics = &self.shared.ledger.topics;
+        let version = topics.version();
+        let cached = self.topics.names.len() + self.topics.ids.len();
+        if self.topics.version != version || cached > TOPICS_CACHED {
+            self.topics = TopicCache {
+                version,
+                ..TopicCache::default()
+            };
+        }
+        let known = match topic {
+            TopicRef::Name(name) => self.topics.names.get(name),
+            TopicRef::Id(id) => self.topics.ids.get(&id),
+        };
+        if let Some(known) = known {
+            return Rc::clone(known);
+        }
+        let key = match topic {
+            TopicRef::Name(name) => topics.key(TopicName::Name(name)),
+            TopicRef::Id(id) => TopicId::from_wire(id).and_then(|id| topics.key(TopicName::Id(id))),
+        };
+        if key.is_none() && topic != TopicRef::Id([0; 16]) {
+            self.shared.metrics.limit_reached.with(Limit::Topics).inc();
+        }
+        let known = key.map(|key| topics.get(key)).unwrap_or_default();
+        let label = known.name.as_deref().filter(|_| known.confirmed);
+        let named = Rc::new(Named {
+            raw: topic.to_topic(),
+            key,
+            metrics: self.shared.metrics.topic(label.unwrap_or(metrics::OTHER)),
+            known,
+        });
+        let kept = Rc::clone(&named);
+        match topic {
+            TopicRef::Name(name) => self.topics.names.insert(name.into(), kept),
+            TopicRef::Id(id) => self.topics.ids.insert(id, kept),
+        };
+        named
+    }
+}

@@ -1,0 +1,23 @@
+//! The proxy as a whole: a scripted broker behind a hapax process, raw clients
+//! before it. Each test makes one claim.
+
+#![allow(
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "clippy exempts test functions, not the helpers of a test binary"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod addresses;
+mod broker;
+mod flow;
+mod insight;
+mod orders;
+mod orphans;
+mod sasl;
+mod trust;
+mod versions;
+mod window;
+mod world;
