@@ -64,6 +64,10 @@ fn check(client: Client, faults: u32) {
     let produced = producer.finish();
     let tally = setting.taps.tally();
     println!(
+        "{client:?}: errors to the client {:?}, from Kafka {:?}",
+        tally.errors_to_client, tally.errors_from_kafka,
+    );
+    println!(
         "{client:?}: faults {:?}, {} acknowledgements lost, {} retries, {} to be absorbed, {}",
         tally.faults, tally.lost_acks, tally.retries, tally.expected_absorbed, produced.summary,
     );
@@ -216,6 +220,14 @@ impl Oracle for Admin {
             .iter()
             .any(|row| row["client"] == *client && row["orphan"] == false)
     }
+
+    fn report(&self) -> String {
+        format!(
+            "{:?} {:?}",
+            self.rows("producers"),
+            self.rows("connections")
+        )
+    }
 }
 
 /// No hapax, nothing to wait for.
@@ -228,5 +240,9 @@ impl Oracle for Nothing {
 
     fn has_noticed_end(&self, _: SocketAddr) -> bool {
         true
+    }
+
+    fn report(&self) -> String {
+        String::new()
     }
 }

@@ -5,13 +5,21 @@
 //! the same claims, less those about hapax, must then hold of Kafka alone.
 
 #[cfg(test)]
+mod addresses;
+#[cfg(test)]
 mod clients;
 #[cfg(test)]
 mod cluster;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod forgotten;
+#[cfg(test)]
 mod hapax;
 #[cfg(test)]
 mod kfaked;
+#[cfg(test)]
+mod lifecycle;
 #[cfg(test)]
 mod lost_acks;
 #[cfg(test)]

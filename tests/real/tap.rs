@@ -71,6 +71,8 @@ pub(crate) trait Oracle: Send + Sync + 'static {
     fn has_taken(&self, batch: &BatchKey) -> bool;
     /// Whether hapax has noticed that the client at this address is gone.
     fn has_noticed_end(&self, client: SocketAddr) -> bool;
+    /// What hapax shows, for a human.
+    fn report(&self) -> String;
 }
 
 #[derive(Default, Debug)]
@@ -81,6 +83,8 @@ struct Batch {
     seen: u32,
     /// Copies that tap B saw and whose answer it has not passed on.
     outstanding: u32,
+    /// The connection of tap B that the newest copy came on.
+    seen_on: u64,
     /// Whether a success was passed to hapax.
     acked: bool,
     /// Whether hapax has shown that it took that success.
@@ -103,11 +107,13 @@ struct LinkState {
     cutting: bool,
 }
 
+/// An answer kept back, and with it every later one of its connection.
 struct Hold {
     connection: u64,
-    keys: Vec<BatchKey>,
     /// Whether a retry goes first.
     past_retry: bool,
+    /// The request that did: link and correlation id. Any other waits for the release.
+    passed: Option<(u64, i32)>,
     released: bool,
 }
 
@@ -130,6 +136,9 @@ pub(crate) struct State {
     pub(crate) retries: u64,
     /// Retries whose acknowledgement had reached hapax before them.
     pub(crate) expected_absorbed: u64,
+    /// Error codes that clients were answered with, and that Kafka answered with.
+    pub(crate) errors_to_client: BTreeMap<i16, u32>,
+    pub(crate) errors_from_kafka: BTreeMap<i16, u32>,
     /// Retries passed on though an earlier copy could not be accounted for.
     pub(crate) unsure: u64,
 }
@@ -161,6 +170,8 @@ impl Taps {
             lost_acks: 0,
             retries: 0,
             expected_absorbed: 0,
+            errors_to_client: BTreeMap::new(),
+            errors_from_kafka: BTreeMap::new(),
             unsure: 0,
         };
         let world = World {
@@ -255,50 +266,88 @@ impl World {
         state
     }
 
-    /// Holds a retry until its fate is certain; says whether hapax must absorb it.
+    /// Holds a retry until its fate is certain; says whether hapax must absorb
+    /// it, or nothing where its own connection is cut meanwhile.
     fn settle<'a>(
         &self,
         mut state: MutexGuard<'a, State>,
+        request: (u64, i32),
         key: &BatchKey,
-    ) -> (MutexGuard<'a, State>, bool) {
+    ) -> (MutexGuard<'a, State>, Option<bool>) {
         let start = Instant::now();
         loop {
+            if state.links.get(&request.0).is_none_or(|link| link.cutting) {
+                return (state, None);
+            }
             state
                 .ending
                 .retain(|client| !self.oracle.has_noticed_end(*client));
             let batch = &state.batches[key];
-            let holds = state
-                .hold
-                .as_ref()
-                .filter(|hold| !hold.released && hold.keys.contains(key));
+            let holds = state.hold.as_ref().filter(|hold| hold.keeps(batch));
             if batch.acked {
+                let is_held = holds.is_some();
                 let taken = batch.taken || self.oracle.has_taken(key);
-                if taken && state.ending.is_empty() {
+                if is_held {
+                    // Another copy's success reached hapax meanwhile; this retry is what the hold waited for.
+                    state.hold.as_mut().expect("it holds").released = true;
+                    self.changed.notify_all();
+                } else if taken && state.ending.is_empty() {
                     state.batches.get_mut(key).expect("it was there").taken = true;
-                    return (state, true);
+                    return (state, Some(true));
                 }
                 assert!(
                     start.elapsed() < PATIENCE,
-                    "hapax does not take the acknowledgement of {key:?}, or misses an end"
+                    "hapax does not show the acknowledgement of {key:?} ({:?}), or the end of {:?}: {}",
+                    state.batches[key],
+                    state.ending,
+                    self.oracle.report(),
                 );
             } else if let Some(past_retry) = holds.map(|hold| hold.past_retry) {
-                if past_retry {
-                    return (state, false);
+                let hold = state.hold.as_mut().expect("it holds");
+                if !past_retry {
+                    hold.released = true;
+                    self.changed.notify_all();
+                } else if *hold.passed.get_or_insert(request) == request {
+                    return (state, Some(false));
                 }
-                state.hold.as_mut().expect("it holds").released = true;
-                self.changed.notify_all();
             } else if batch.outstanding == 0 && batch.seen >= batch.passed_on {
-                return (state, false);
+                return (state, Some(false));
             } else if start.elapsed() > Duration::from_secs(2) {
                 state.unsure += 1;
-                return (state, false);
+                eprintln!(
+                    "unsure of {key:?}: {:?}, links {:?}",
+                    state.batches[key], state.links
+                );
+                return (state, Some(false));
             }
             state = self.wait(state);
         }
     }
 }
 
+impl Hold {
+    /// Whether this batch's answer is kept back.
+    fn keeps(&self, batch: &Batch) -> bool {
+        !self.released && batch.outstanding > 0 && batch.seen_on == self.connection
+    }
+}
+
 impl State {
+    /// A request is over: a copy that tap B has not seen by now (hapax mirrored
+    /// an error, or was cut off) it never will.
+    fn write_off(&mut self, pending: &Pending) {
+        for key in pending
+            .keys
+            .iter()
+            .filter(|key| !pending.absorbed.contains(key))
+        {
+            let batch = self.batches.get_mut(key).expect("it was passed on");
+            if batch.passed_on > batch.seen {
+                batch.passed_on -= 1;
+            }
+        }
+    }
+
     /// Whether this fault is made now.
     fn strikes(&mut self, one_in: u64, fault: Fault) -> bool {
         if self.budget == 0 || self.active || !self.random.one_in(one_in) {
@@ -337,21 +386,21 @@ mod a {
             let mut state = world.lock();
             // Everything from here to the write happens in one order with tap B.
             let mut absorbed = Vec::new();
-            if let Some((.., keys)) = &request {
+            if let Some((correlation, _, keys)) = &request {
                 for key in keys {
                     if state.batches.contains_key(key) {
                         let expected;
-                        (state, expected) = world.settle(state, key);
+                        (state, expected) = world.settle(state, (link.id, *correlation), key);
+                        let Some(expected) = expected else { return };
                         if expected {
                             absorbed.push(key.clone());
                         }
                     }
                 }
             }
-            let Some(this) = state.links.get(&link.id).filter(|this| !this.cutting) else {
+            if state.links.get(&link.id).is_none_or(|this| this.cutting) {
                 return;
-            };
-            let _ = this;
+            }
             if let Some((correlation, version, keys)) = request {
                 for key in &keys {
                     let is_absorbed = absorbed.contains(key);
@@ -427,7 +476,13 @@ mod a {
                 .and_then(|this| this.pending.remove(&correlation));
             let mut is_success = false;
             if let Some(pending) = answered {
-                for key in successes(&frame, pending.version, &pending.keys) {
+                state.write_off(&pending);
+                for key in successes(
+                    &frame,
+                    pending.version,
+                    &pending.keys,
+                    &mut state.errors_to_client,
+                ) {
                     is_success = true;
                     if let Some(batch) = state.batches.get_mut(&key) {
                         batch.taken = batch.acked;
@@ -491,16 +546,7 @@ mod a {
         if let Some(this) = state.links.remove(&link.id) {
             state.lost_acks += u32::try_from(this.pending.len()).expect("few");
             for pending in this.pending.values() {
-                for key in pending
-                    .keys
-                    .iter()
-                    .filter(|key| !pending.absorbed.contains(key))
-                {
-                    let batch = state.batches.get_mut(key).expect("it was passed on");
-                    if batch.passed_on > batch.seen {
-                        batch.passed_on -= 1;
-                    }
-                }
+                state.write_off(pending);
             }
             if this.cutting {
                 state.active = false;
@@ -522,6 +568,8 @@ mod b {
         hapax: TcpStream,
         kafka: TcpStream,
         pending: Mutex<HashMap<i32, (i16, Vec<BatchKey>)>>,
+        /// Set under the world's lock: nothing that comes later is noted.
+        over: AtomicBool,
     }
 
     pub(super) fn relay(world: &Arc<World>, id: u64, hapax: TcpStream, kafka: TcpStream) {
@@ -530,6 +578,7 @@ mod b {
             hapax,
             kafka,
             pending: Mutex::default(),
+            over: AtomicBool::new(false),
         });
         let (up_world, up_connection) = (world.clone(), connection.clone());
         std::thread::spawn(move || up(&up_world, &up_connection));
@@ -544,21 +593,25 @@ mod b {
                 end => break end,
             };
             let mut state = world.lock();
+            if connection.over.load(Ordering::Relaxed) {
+                return;
+            }
             if let Some((correlation, version, keys)) = produce_request(&frame) {
                 for key in &keys {
-                    let batch = state
-                        .batches
+                    // The retry that a hold waits for has come out of hapax.
+                    let State { hold, batches, .. } = &mut *state;
+                    let batch = batches
                         .get_mut(key)
                         .expect("hapax forwards what it was given");
-                    batch.seen += 1;
-                    batch.outstanding += 1;
-                    if let Some(hold) = state
-                        .hold
-                        .as_mut()
-                        .filter(|hold| hold.past_retry && hold.keys.contains(key))
+                    if let Some(hold) = hold
+                        && hold.past_retry
+                        && hold.keeps(batch)
                     {
                         hold.released = true;
                     }
+                    batch.seen += 1;
+                    batch.outstanding += 1;
+                    batch.seen_on = connection.id;
                 }
                 connection
                     .pending
@@ -605,9 +658,13 @@ mod b {
             let mut state = world.lock();
             let mut acked = Vec::new();
             if let Some((version, keys)) = &produced {
-                acked = successes(&frame, *version, keys);
-                // A batch that hapax has an acknowledgement of needs no answer: its client may be long served.
-                if acked.iter().any(|key| !state.batches[key].acked) {
+                acked = successes(&frame, *version, keys, &mut state.errors_from_kafka);
+                // Only where the client still waits for just this copy.
+                let is_awaited = |key| {
+                    let batch: &Batch = &state.batches[key];
+                    !batch.acked && batch.outstanding == 1 && batch.seen >= batch.passed_on
+                };
+                if !acked.is_empty() && acked.iter().all(is_awaited) {
                     if state.strikes(8, Fault::CutBeforeHapax) {
                         drop(state);
                         break;
@@ -655,17 +712,19 @@ mod b {
     ) -> MutexGuard<'a, State> {
         state.hold = Some(Hold {
             connection,
-            keys: keys.to_vec(),
             past_retry,
+            passed: None,
             released: false,
         });
         let start = Instant::now();
         while !state.hold.as_ref().expect("only this takes it").released {
             if start.elapsed() > PATIENCE {
-                let batch = &state.batches[&keys[0]];
                 panic!(
-                    "no client retries a batch of {keys:?}: {batch:?}, links {:?}",
-                    state.links
+                    "no client retries {keys:?} ({:?}); links {:?}, ends not noticed {:?}, {}",
+                    state.batches[&keys[0]],
+                    state.links,
+                    state.ending,
+                    world.oracle.report(),
                 );
             }
             state = world.wait(state);
@@ -678,6 +737,7 @@ mod b {
     /// Neither side will hear of the other again.
     fn is_over(world: &World, connection: &Connection) {
         let mut state = world.lock();
+        connection.over.store(true, Ordering::Relaxed);
         let pending = std::mem::take(&mut *connection.pending.lock().expect("no tap panicked"));
         for key in pending.into_values().flat_map(|(_, keys)| keys) {
             state
@@ -757,7 +817,12 @@ fn produce_request(frame: &Bytes) -> Option<(i32, i16, Vec<BatchKey>)> {
 }
 
 /// Those of the request's batches that were answered with success.
-fn successes(frame: &Bytes, version: i16, keys: &[BatchKey]) -> Vec<BatchKey> {
+fn successes(
+    frame: &Bytes,
+    version: i16,
+    keys: &[BatchKey],
+    errors: &mut BTreeMap<i16, u32>,
+) -> Vec<BatchKey> {
     let mut body = frame.slice(4..);
     ResponseHeader::decode(&mut body, ProduceResponse::header_version(version))
         .expect("a response header");
@@ -769,11 +834,11 @@ fn successes(frame: &Bytes, version: i16, keys: &[BatchKey]) -> Vec<BatchKey> {
         } else {
             topic.name.to_string()
         };
-        for partition in topic
-            .partition_responses
-            .iter()
-            .filter(|partition| partition.error_code == 0)
-        {
+        for partition in &topic.partition_responses {
+            if partition.error_code != 0 {
+                *errors.entry(partition.error_code).or_default() += 1;
+                continue;
+            }
             acked.extend(
                 keys.iter()
                     .find(|key| key.topic == name && key.partition == partition.index)
