@@ -6,6 +6,7 @@
 //! responses) and written from there; a connection keeps only what is
 //! incomplete or what its peer does not take.
 
+mod end;
 mod identity;
 mod outbox;
 mod pipeline;
@@ -19,13 +20,12 @@ mod topics;
 
 use crate::ids::{NodeId, ProducerId};
 use crate::ledger::{Link, Producer, Realm};
-use crate::metrics::{DisconnectCause, Limit, Presence, Side};
-use crate::window::{Outcome, Time};
-use crate::wire::WireError;
-use crate::wire::frame::FrameError;
+use crate::metrics::{DisconnectCause, Presence, Side};
+use crate::window::Time;
+use end::{End, ORPHAN_PATIENCE};
 use identity::Authentication;
 use outbox::{Outbox, Pass};
-use pipeline::{Pipeline, Unpaired};
+use pipeline::Pipeline;
 use produce::{Held, Scratch};
 use reply::ReplyStage;
 use route::RequestStage;
@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 use topics::TopicCache;
@@ -58,51 +58,8 @@ const CLIENT_OUT_MAX: usize = 1024 * 1024;
 const HELD_READ_MAX: usize = 256 * 1024;
 /// How often a client is looked at that is not read, its request being held.
 const UNREAD_CLIENT_GLANCE: Duration = Duration::from_millis(100);
-/// How long an orphan session waits for what it is owed.
-const ORPHAN_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a client may take for its last bytes once its broker is gone.
-const LAST_BYTES_PATIENCE: Duration = Duration::from_secs(5);
-
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BUFFER]);
-}
-
-/// How a session ended.
-#[derive(Debug, thiserror::Error)]
-enum End {
-    #[error("the client hung up")]
-    ClientClosed,
-    #[error("the connection to the client was lost: {0}")]
-    ClientLost(io::Error),
-    #[error("the broker closed the connection")]
-    UpstreamClosed,
-    #[error("the connection to the broker was lost: {0}")]
-    UpstreamLost(io::Error),
-    #[error("the broker did not answer within {0:?}")]
-    UpstreamSilent(Duration),
-    #[error("{1}")]
-    Frame(Side, FrameError),
-    #[error("malformed: {1}")]
-    Malformed(Side, WireError),
-    #[error("{0}")]
-    Unpaired(Unpaired),
-    #[error("the client used {api} version {version}, which hapax does not know and did not offer")]
-    UnknownVersion { api: &'static str, version: i16 },
-}
-
-impl End {
-    fn cause(&self) -> DisconnectCause {
-        match self {
-            Self::ClientClosed | Self::ClientLost(_) => DisconnectCause::Client,
-            Self::UpstreamClosed | Self::UpstreamLost(_) | Self::UpstreamSilent(_) => {
-                DisconnectCause::Upstream
-            }
-            Self::Frame(..)
-            | Self::Malformed(..)
-            | Self::Unpaired(_)
-            | Self::UnknownVersion { .. } => DisconnectCause::Protocol,
-        }
-    }
 }
 
 /// Why the bytes of the client wait.
@@ -496,98 +453,6 @@ impl Session {
         while matches!(self.read_upstream(cx), Ok(true)) {}
     }
 
-    /// The client is gone without a word. Returns whether acknowledgements
-    /// are owed that its retry could be answered from.
-    fn become_orphan(&mut self) -> bool {
-        let written = self.to_upstream.written();
-        let mut tickets = self.tickets.iter();
-        let worth_it = self.pipeline.iter().any(|owed| {
-            let mut own = tickets.by_ref().take(owed.tickets);
-            let worth_it = own.any(|sent| !sent.ticket.transactional);
-            own.for_each(drop);
-            worth_it && owed.end <= written
-        });
-        if !worth_it {
-            return false;
-        }
-        let Some(presence) = self.shared.orphan() else {
-            self.shared.metrics.limit_reached.with(Limit::Orphans).inc();
-            return false;
-        };
-        self.info.orphan.store(true, Ordering::Relaxed);
-        tracing::debug!("client lost, waiting for acknowledgements");
-        self.to_upstream.withdraw(&self.quiet);
-        self.quiet.clear();
-        self.inbox = Vec::new();
-        self.request = RequestStage::Head;
-        self.release();
-        self.to_client = Outbox::default();
-        self.withhold(written);
-        self.orphan = Some((self.now + ORPHAN_PATIENCE, presence));
-        true
-    }
-
-    /// Requests of which a part never left are not owed an answer.
-    fn withhold(&mut self, written: u64) {
-        let mut kept = Pipeline::default();
-        let mut kept_tickets = VecDeque::new();
-        for owed in self.pipeline.drain() {
-            let own: Vec<Sent> = self.tickets.drain(..owed.tickets).collect();
-            if owed.end <= written {
-                kept_tickets.extend(own);
-                kept.push(owed);
-            } else {
-                for sent in own {
-                    let _ = self
-                        .shared
-                        .ledger
-                        .settle(&sent.ticket, Outcome::Withheld, self.time);
-                }
-                self.shared.answered(&owed, false, self.now.into_std());
-            }
-        }
-        self.pipeline = kept;
-        self.tickets = kept_tickets;
-    }
-
-    /// Whatever was not answered is unknown, unless it never wholly left.
-    fn settle_all(&mut self) {
-        let written = self.to_upstream.written();
-        self.withhold(written);
-        for sent in self.tickets.drain(..) {
-            let unknown = Outcome::Unknown { candidate: None };
-            let _ = self.shared.ledger.settle(&sent.ticket, unknown, self.time);
-        }
-        for owed in self.pipeline.drain() {
-            self.shared.answered(&owed, false, self.now.into_std());
-        }
-        let ttl = self.shared.ledger.rules().ttl;
-        for producer in self.producers.values() {
-            producer.trouble(self.time, ttl);
-        }
-        self.held = None;
-    }
-
-    /// Sends the broker what the client sent whole and awaits no answer for.
-    async fn last_quiet_requests(&mut self) {
-        self.to_upstream.withdraw(&self.quiet);
-        let flushed = poll_fn(|cx| self.to_upstream.poll_flush(cx, &mut self.upstream));
-        // A broker that does not take them has lost nothing it had.
-        let _ = tokio::time::timeout(LAST_BYTES_PATIENCE, flushed).await;
-    }
-
-    /// Sends the client what is left for it, then says goodbye.
-    async fn last_bytes(&mut self) {
-        let flushed = poll_fn(|cx| self.to_client.poll_flush(cx, &mut self.client));
-        if tokio::time::timeout(LAST_BYTES_PATIENCE, flushed)
-            .await
-            .is_ok_and(|flushed| flushed.is_ok())
-        {
-            // The peer may be gone already, and that is all that this says.
-            let _ = self.client.shutdown().await;
-        }
-    }
-
     /// Answers of hapax's own whose turn has come.
     fn answer_ready(&mut self) {
         if !self.reply.at_head() {
@@ -652,37 +517,6 @@ impl Session {
             .into_iter()
             .flatten()
             .min_by_key(|(due, _)| *due)
-    }
-
-    /// One line about how the session ended, as loud as it deserves.
-    fn tell(&self, end: &End, unanswered: usize) {
-        let client = self.info.client;
-        let client_id = self.info.client_id.get().map(|id| &**id);
-        let node = self.node.map(NodeId::to_wire);
-        match end {
-            End::ClientClosed | End::ClientLost(_) => {
-                tracing::debug!(%client, client_id, node, reason = %end, "client connection ended");
-            }
-            End::UpstreamClosed | End::UpstreamLost(_) if unanswered == 0 => {
-                tracing::debug!(%client, client_id, node, reason = %end, "broker connection ended");
-            }
-            End::UpstreamClosed | End::UpstreamLost(_) => {
-                tracing::info!(
-                    %client, client_id, node, unanswered, reason = %end,
-                    "broker connection ended with requests open, client closed"
-                );
-            }
-            End::UpstreamSilent(_) => {
-                tracing::warn!(%client, client_id, node, reason = %end, "broker connection ended");
-            }
-            End::Frame(side, _) | End::Malformed(side, _) => {
-                let side = side.label();
-                tracing::warn!(%client, client_id, node, side, reason = %end, "connection closed");
-            }
-            End::Unpaired(_) | End::UnknownVersion { .. } => {
-                tracing::warn!(%client, client_id, node, reason = %end, "connection closed");
-            }
-        }
     }
 }
 

@@ -334,7 +334,10 @@ impl Account {
     }
 
     fn distrust(&mut self) {
-        self.earned.retain(|earned| earned.acks == Acks::All);
+        let alone = |earned: &&mut Earned| earned.acks != Acks::All;
+        for earned in self.earned.iter_mut().filter(alone) {
+            earned.node = None;
+        }
     }
 
     fn written(&mut self, flight: &Flight, ack: Option<Ack>, rules: &Rules, now: u32) {

@@ -4,13 +4,14 @@
 //! that is held or withdrawn leaves no trace. A request goes on as the bytes
 //! that came, unless some of its batches are answered here.
 
+use super::end::End;
 use super::outbox::Pass;
 use super::pipeline::Reply;
 use super::route::{Frame, PREFIX, RequestStage};
 use super::settle::Sent;
 use super::telling::forwarded;
 use super::topics::Named;
-use super::{Blocked, End, Session};
+use super::{Blocked, Session};
 use crate::ids::ProducerId;
 use crate::ledger::{Producer, WindowKey};
 use crate::metrics::{self, Limit, Presence, Side};

@@ -1,9 +1,10 @@
 //! Responses: which pass, which are read, which are changed.
 
+use super::end::End;
 use super::outbox::Pass;
 use super::pipeline::{Owed, Reply};
 use super::route::PREFIX;
-use super::{End, FIRST_PART, Session};
+use super::{FIRST_PART, Session};
 use crate::events::{Event, Kind};
 use crate::ids::{NodeId, TopicId};
 use crate::metrics::{BadFrame, FencedBy, Side};

@@ -1,8 +1,9 @@
 //! Requests: which may pass, which are looked at, which are answered here.
 
+use super::end::End;
 use super::outbox::Pass;
 use super::pipeline::{Owed, Reply};
-use super::{Blocked, End, FIRST_PART, Session};
+use super::{Blocked, FIRST_PART, Session};
 use crate::metrics::{BadFrame, Limit, Side};
 use crate::wire::header::{self, RequestHead};
 use crate::wire::{WireError, addresses, api, api_versions, frame, sasl, transactions};

@@ -1,10 +1,11 @@
 //! Produce responses: the batches that they settle, and what the client gets.
 
+use super::Session;
+use super::end::End;
 use super::pipeline::{Owed, Reply};
 use super::produce::PARTS_KEPT;
 use super::route::PREFIX;
 use super::topics::Named;
-use super::{End, Session};
 use crate::events::{Event, Kind};
 use crate::ledger::Ticket;
 use crate::metrics::{self, FencedBy, Side};
