@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::{FetchRequest, FetchResponse, ProduceRequest};
 
@@ -556,4 +556,55 @@ fn a_batch_behind_a_slow_request_has_its_own_time() {
         .receive::<ProduceRequest>(12, owed.correlation)
         .expect("hapax killed a connection whose broker is on time");
     assert_eq!(got.responses[0].partition_responses[0].base_offset, 3);
+}
+
+fn varint(out: &mut BytesMut, mut value: usize) {
+    while value >= 0x80 {
+        out.put_u8(value.to_le_bytes()[0] | 0x80);
+        value >>= 7;
+    }
+    out.put_u8(value.to_le_bytes()[0]);
+}
+
+/// Every read must not start over with all the tags that came before.
+#[test]
+fn a_frame_of_tags_does_not_stop_its_worker() {
+    const TAGS: usize = 4 << 20;
+    let world = World::new(&["--workers=1"]);
+    let mut other = world.pair();
+    let mut client = world.client();
+    let records = Batch::of(-1, -1, -1, [vec![b'x'; 70_000]]).bytes();
+    let mut body = BytesMut::new();
+    varint(&mut body, 0);
+    body.put_i16(-1);
+    body.put_i32(15_000);
+    varint(&mut body, 2);
+    varint(&mut body, 7);
+    body.put_slice(b"orders");
+    varint(&mut body, 3);
+    body.put_i32(0);
+    varint(&mut body, records.len() + 1);
+    body.put_slice(&records);
+    varint(&mut body, TAGS);
+    body.resize(body.len() + 2 * TAGS - 100, 0);
+    let (_, frame) = client.frame_raw(0, 12, 2, &body);
+    let mut stream = client.stream().try_clone().unwrap();
+    // Announce a little more, so that it never ends.
+    let mut frame = frame.to_vec();
+    let longer = u32::try_from(frame.len() + 1000).unwrap().to_be_bytes();
+    frame[..4].copy_from_slice(&longer);
+    let sender = thread::spawn(move || {
+        let _ = stream.write_all(&frame);
+    });
+    let start = Instant::now();
+    while !sender.is_finished() {
+        other.barrier();
+        pause(Duration::from_millis(5));
+    }
+    for _ in 0..10 {
+        other.barrier();
+    }
+    let took = start.elapsed();
+    // It took twice that when each read began with the first tag.
+    assert!(took < Duration::from_secs(12), "{took:?}");
 }
