@@ -2,7 +2,7 @@
 
 use super::outbox::Pass;
 use super::pipeline::{Owed, Reply};
-use super::{Blocked, End, FIRST_PART, Session};
+use super::{Blocked, Door, End, FIRST_PART, Session};
 use crate::metrics::{BadFrame, Limit, Side};
 use crate::wire::header::{self, RequestHead};
 use crate::wire::{WireError, addresses, api, api_versions, frame, sasl, transactions};
@@ -115,6 +115,13 @@ impl Session {
             self.blocked = Some(Blocked::Full);
             return Ok(false);
         }
+        if self.misled() {
+            if self.pipeline.is_empty() {
+                return Err(End::Misled);
+            }
+            self.blocked = Some(Blocked::Full);
+            return Ok(false);
+        }
         let frame = Frame {
             bytes: &rest[..rest.len().min(len)],
             len,
@@ -127,6 +134,18 @@ impl Session {
         })?;
         self.introduce(frame.bytes);
         self.route_api(pass, frame, head, waker)
+    }
+
+    /// Whether it leads to a bootstrap server because nobody knew the broker
+    /// of the client's port, which is known by now. The client takes the one
+    /// for the other for as long as it is connected.
+    fn misled(&self) -> bool {
+        match self.info.door {
+            Door::Broker(port) if self.node.is_none() => {
+                self.shared.brokers.target(port).node.is_some()
+            }
+            _ => false,
+        }
     }
 
     fn route_api(
