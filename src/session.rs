@@ -67,7 +67,7 @@ thread_local! {
 enum Blocked {
     /// A batch waits for another one.
     Held,
-    /// Too many requests are open.
+    /// Open requests have to be answered first.
     Full,
 }
 
@@ -111,8 +111,10 @@ struct Session {
 
     client_eof: bool,
     upstream_shut: bool,
-    /// When the broker answered last.
+    /// When the broker last said anything.
     heard: Instant,
+    /// When it last took anything, or was told that no more comes.
+    taken: Instant,
     /// Until when it waits for acknowledgements without a client.
     orphan: Option<(Instant, Presence)>,
     now: Instant,
@@ -193,6 +195,7 @@ async fn open(
         client_eof: false,
         upstream_shut: false,
         heard: now,
+        taken: now,
         orphan: None,
         now,
         timer: None,
@@ -257,7 +260,7 @@ impl Session {
         let upstream = self.to_upstream.poll_flush(cx, &mut self.upstream);
         let client = self.to_client.poll_flush(cx, &mut self.client);
         let after = (self.to_upstream.written(), self.to_client.written());
-        self.shared.sent(Side::Upstream, after.0 - before.0);
+        self.sent_upstream(after.0 - before.0);
         self.shared.sent(Side::Client, after.1 - before.1);
         if let Poll::Ready(Err(error)) = upstream {
             return Err(End::UpstreamLost(error));
@@ -352,7 +355,7 @@ impl Session {
         let taken = run.end;
         let before = outbox.written();
         let sent = outbox.send(cx, &mut self.upstream, &bytes[run]);
-        self.shared.sent(Side::Upstream, outbox.written() - before);
+        self.sent_upstream(outbox.written() - before);
         self.to_upstream = outbox;
         if self.to_upstream.is_empty() {
             self.quiet.clear();
@@ -361,6 +364,13 @@ impl Session {
         routed?;
         self.answer_ready();
         Ok(taken)
+    }
+
+    fn sent_upstream(&mut self, bytes: u64) {
+        self.shared.sent(Side::Upstream, bytes);
+        if bytes > 0 {
+            self.taken = self.now;
+        }
     }
 
     /// Broker to client.
@@ -383,6 +393,7 @@ impl Session {
                 Poll::Ready(Ok(read)) => read,
             };
             self.shared.received(Side::Upstream, read);
+            self.heard = self.now;
             let bytes = &buffer[start..start + read];
             if in_place && carried + read >= self.mail_wanted {
                 buffer[..carried].copy_from_slice(&self.mail);
@@ -442,6 +453,7 @@ impl Session {
             Poll::Ready(Err(error)) => Err(End::UpstreamLost(error)),
             Poll::Ready(Ok(())) => {
                 self.upstream_shut = true;
+                self.taken = self.now;
                 Ok(true)
             }
         }
@@ -506,17 +518,27 @@ impl Session {
                 (due, Due::AnotherLook)
             });
         let orphan = self.orphan.as_ref().map(|(until, _)| (*until, Due::Orphan));
-        let response = self.pipeline.front().and_then(|owed| {
-            let patience = owed.timeout? + self.shared.config.timeouts.upstream_response;
-            // A broker works on one request of a connection at a time.
-            let began = Instant::from_std(owed.sent?).max(self.heard);
-            let due = began.checked_add(patience)?;
-            Some((due, Due::Response(patience)))
-        });
-        [held, orphan, response]
+        [held, orphan, self.silence_due()]
             .into_iter()
             .flatten()
             .min_by_key(|(due, _)| *due)
+    }
+
+    /// Until when the broker may be silent.
+    fn silence_due(&self) -> Option<(Instant, Due)> {
+        let front = self.pipeline.front();
+        let timeout = front.and_then(|owed| owed.timeout);
+        let since = match front.and_then(|owed| owed.sent) {
+            // A client that sends no more may be gone, and cannot give up.
+            _ if self.upstream_shut && self.to_client.is_empty() => self.taken.max(self.heard),
+            _ if timeout.is_none() => return None,
+            // Requests are dealt with in turn.
+            Some(sent) => Instant::from_std(sent).max(self.heard),
+            None if !self.to_upstream.is_empty() => self.taken.max(self.heard),
+            None => return None,
+        };
+        let patience = timeout.unwrap_or_default() + self.shared.config.timeouts.upstream_response;
+        Some((since.checked_add(patience)?, Due::Response(patience)))
     }
 }
 

@@ -321,8 +321,11 @@ impl Window {
         };
         if let Some(known) = self.open.iter_mut().find(|a| a.is(&arrival.batch)) {
             known.mirrors = known.mirrors.saturating_add(1);
-            known.at = arrival.now;
-            known.state = state;
+            // Another connection's copy may have left since this was judged.
+            if matches!(known.state, State::NotWritten { .. }) {
+                known.at = arrival.now;
+                known.state = state;
+            }
             return;
         }
         if self.make_room().is_some() {

@@ -43,15 +43,18 @@ pub(super) enum End {
     Unpaired(Unpaired),
     #[error("the client used {api} version {version}, which hapax does not know and did not offer")]
     UnknownVersion { api: &'static str, version: i16 },
+    #[error("the broker of the client's port is known by now, and it is not this one")]
+    Misled,
 }
 
 impl End {
     pub(super) fn cause(&self) -> DisconnectCause {
         match self {
             Self::ClientClosed | Self::ClientLost(_) => DisconnectCause::Client,
-            Self::UpstreamClosed | Self::UpstreamLost(_) | Self::UpstreamSilent(_) => {
-                DisconnectCause::Upstream
-            }
+            Self::UpstreamClosed
+            | Self::UpstreamLost(_)
+            | Self::UpstreamSilent(_)
+            | Self::Misled => DisconnectCause::Upstream,
             Self::Frame(..)
             | Self::Malformed(..)
             | Self::Unpaired(_)
@@ -159,7 +162,7 @@ impl Session {
         let client_id = self.info.client_id.get().map(|id| &**id);
         let node = self.node.map(NodeId::to_wire);
         match end {
-            End::ClientClosed | End::ClientLost(_) => {
+            End::ClientClosed | End::ClientLost(_) | End::Misled => {
                 tracing::debug!(%client, client_id, node, reason = %end, "client connection ended");
             }
             End::UpstreamClosed | End::UpstreamLost(_) if unanswered == 0 => {

@@ -27,7 +27,7 @@ enum Stage {
     Exchange(Exchange),
     /// The broker answered what it answers to authenticated clients only.
     Proven(Identity),
-    /// The broker refused.
+    /// The broker refused, or it cannot be told whom it accepts.
     Failed,
 }
 
@@ -86,11 +86,16 @@ impl Authentication {
 
     /// A token of the client went out.
     pub(super) fn token(&mut self, token: &[u8]) {
-        if let Stage::Exchange(exchange) = &mut self.stage {
-            if exchange.sent == 0 {
-                exchange.user = sasl::user(&exchange.mechanism, token);
+        match &mut self.stage {
+            Stage::Exchange(exchange) => {
+                if exchange.sent == 0 {
+                    exchange.user = sasl::user(&exchange.mechanism, token);
+                }
+                exchange.sent = exchange.sent.saturating_add(1);
             }
-            exchange.sent = exchange.sent.saturating_add(1);
+            // Its answer would be taken for that to a token which comes later.
+            Stage::Asked { .. } => self.stage = Stage::Failed,
+            Stage::Anonymous | Stage::Proven(_) | Stage::Failed => {}
         }
     }
 

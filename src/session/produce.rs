@@ -527,7 +527,9 @@ impl Session {
             return Ok(true);
         }
         if walked < bytes.len() {
-            self.inbox_wanted = bytes.len() - walked + 1;
+            // Twice as much, so that what is cut off is not seen with each read.
+            let cut_off = bytes.len() - walked;
+            self.inbox_wanted = streamed.left.min(2 * cut_off);
         }
         self.request = RequestStage::Walk(streamed);
         Ok(false)

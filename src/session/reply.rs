@@ -120,7 +120,6 @@ impl Session {
             bad.with(Side::Upstream, BadFrame::Unpaired).inc();
             End::Unpaired(unpaired)
         })?;
-        self.heard = self.now;
         if self.authentication.answered(owed.head.api_key) {
             self.prove();
         }

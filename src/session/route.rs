@@ -3,7 +3,7 @@
 use super::end::End;
 use super::outbox::Pass;
 use super::pipeline::{Owed, Reply};
-use super::{Blocked, FIRST_PART, Session};
+use super::{Blocked, Door, FIRST_PART, Session};
 use crate::metrics::{BadFrame, Limit, Side};
 use crate::wire::header::{self, RequestHead};
 use crate::wire::{WireError, addresses, api, api_versions, frame, sasl, transactions};
@@ -58,7 +58,8 @@ impl Session {
         self.inbox_wanted = 0;
         let was_full = self.blocked.take() == Some(Blocked::Full);
         let routed = self.route_frames(pass, waker);
-        if self.blocked == Some(Blocked::Full) && !was_full {
+        let limit = self.shared.config.limits.in_flight;
+        if self.pipeline.len() >= limit && self.blocked == Some(Blocked::Full) && !was_full {
             self.shared
                 .metrics
                 .limit_reached
@@ -121,6 +122,13 @@ impl Session {
             self.blocked = Some(Blocked::Full);
             return Ok(false);
         }
+        if self.misled() {
+            if self.pipeline.is_empty() {
+                return Err(End::Misled);
+            }
+            self.blocked = Some(Blocked::Full);
+            return Ok(false);
+        }
         let frame = Frame {
             bytes: &rest[..rest.len().min(len)],
             len,
@@ -133,6 +141,18 @@ impl Session {
         })?;
         self.introduce(frame.bytes);
         self.route_api(pass, frame, head, waker)
+    }
+
+    /// Whether it leads to a bootstrap server because nobody knew the broker
+    /// of the client's port, which is known by now. The client takes the one
+    /// for the other for as long as it is connected.
+    fn misled(&self) -> bool {
+        match self.info.door {
+            Door::Broker(port) if self.node.is_none() => {
+                self.shared.brokers.target(port).node.is_some()
+            }
+            _ => false,
+        }
     }
 
     fn route_api(

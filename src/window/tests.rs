@@ -840,3 +840,28 @@ fn error_codes_mean_what_the_broker_did() {
         assert_eq!(classify(code, offset, -1, None), outcome, "{code}");
     }
 }
+
+/// Two connections judge a copy each; one commits before the other has noted
+/// its mirrored answer.
+#[test]
+fn a_mirrored_copy_does_not_hide_one_that_left_meanwhile() {
+    let mut w = World::new();
+    let head = w.send(batch(0, 0, 10));
+    let _ = w.fail(head, 6);
+    let next = batch(0, 10, 10);
+    let arrival = w.arrival(next);
+    let verdict = w.window.judge(&arrival, &w.rules);
+    assert_eq!(verdict.action, Action::Mirror(6));
+    for _ in 0..3 {
+        w.mirror(next);
+    }
+    let other = Arrival {
+        link: link(2),
+        ..arrival
+    };
+    let flight = w.send_as(other);
+    w.window.mirrored(&arrival, &verdict, 6);
+    assert_eq!(w.class(next), Class::DuplicateInFlight, "it is on its way");
+    let _ = w.settle(flight, Outcome::Unknown { candidate: None });
+    assert_eq!(w.class(next), Class::DuplicateUnknown, "it may be written");
+}

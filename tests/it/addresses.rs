@@ -1,6 +1,7 @@
 //! Addresses and ports: clients see hapax only, every port leads where it should.
 
 use std::net::TcpStream;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
@@ -641,4 +642,31 @@ fn unknown_tagged_fields_beside_addresses_are_kept() {
     let mut body = BytesMut::new();
     got.encode(&mut body, 12).unwrap();
     assert!(!contains(&body, HOST));
+}
+
+/// A broker port leads to the bootstrap servers until its broker is known. A
+/// client that came in then must not be kept at the wrong broker for ever.
+#[test]
+fn a_client_led_to_a_bootstrap_server_by_a_broker_port_is_led_on() {
+    let world = World::new(&[]);
+    let node = broker::start();
+    let port = world.hapax.first_port + 1;
+    let mut client = Client::connect(&format!("127.0.0.1:{port}")).unwrap();
+    let asked = client.send(12, &MetadataRequest::default()).unwrap();
+    let mut wrong = world.upstream.accept();
+    let got = wrong.next();
+    wrong.answer(&got, &metadata(&[(1, "127.0.0.1", node.port)], None));
+    client.receive::<MetadataRequest>(12, asked).unwrap();
+    // Broker 1 is at this port by now; this batch is for it.
+    let request = produce(0);
+    client.send(request.version, &request.request()).unwrap();
+    wrong
+        .stream
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .unwrap();
+    assert!(
+        wrong.try_next().is_err(),
+        "a batch for broker 1 went to a bootstrap server although broker 1 is known"
+    );
+    assert!(client.is_closed(Duration::from_secs(5)));
 }

@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
-use kafka_protocol::messages::{FetchRequest, FetchResponse};
+use kafka_protocol::messages::{FetchRequest, FetchResponse, ProduceRequest};
 
 use crate::broker::{self, OPAQUE, failed, framed};
 use crate::support::batch::Batch;
 use crate::support::raw::Produce;
 use crate::support::{await_until, pause};
-use crate::world::{Pair, SOON, World, batch, opaque, orders, ping, produce};
+use crate::world::{Pair, SOON, World, batch, of_epoch, opaque, orders, ping, produce};
 
 const MIB: usize = 1 << 20;
 /// What both kernels' socket buffers may take on a loopback connection.
@@ -490,4 +490,121 @@ fn a_batch_is_forwarded_byte_for_byte() {
         pair.broker.ack(&asked, i64::from(sequence));
         assert_eq!(pair.receive_one(&owed).offset, i64::from(sequence));
     }
+}
+
+/// A broker that hangs (not dead: its kernel answers) while its clients give
+/// up one after another.
+#[test]
+fn clients_that_gave_up_on_a_hanging_broker_cost_nothing() {
+    let world = World::new(&["--timeouts-upstream-response=1s"]);
+    let mut brokers = Vec::new();
+    for _ in 0..5 {
+        let mut client = world.client();
+        ping(&mut client);
+        let mut broker = world.upstream.accept();
+        broker.next();
+        brokers.push(broker);
+        // A request timeout: the client closes.
+        drop(client);
+    }
+    await_until("the sessions to end", Duration::from_secs(20), || {
+        world.gauge("hapax_client_connections") == 0.0
+    });
+}
+
+/// The same while a large request is on its way.
+#[test]
+fn clients_that_gave_up_on_a_broker_that_does_not_read_cost_nothing() {
+    let world = World::new(&["--timeouts-upstream-response=1s"]);
+    let mut pair = world.pair();
+    let mut large = of_epoch(0, 0);
+    large.payload = Some(vec![7; 32 << 20]);
+    let request = Produce::to(&orders(), 0, large.bytes()).timeout(500);
+    let (_, frame) = pair.client.frame(12, &request.request());
+    pair.client
+        .stream()
+        .set_write_timeout(Some(Duration::from_millis(1000)))
+        .unwrap();
+    let _ = pair.client.send_raw(&frame);
+    let Pair { client, broker } = pair;
+    drop(client);
+    await_until("the session to end", Duration::from_secs(20), || {
+        world.gauge("hapax_client_connections") == 0.0
+    });
+    drop(broker);
+}
+
+/// The broker answers strictly in turn: what it has not begun cannot be late.
+#[test]
+fn a_batch_behind_a_slow_request_has_its_own_time() {
+    let world = World::new(&["--timeouts-upstream-response=300ms"]);
+    let mut pair = world.pair();
+    let slow = ping(&mut pair.client);
+    let owed = pair.send(&produce(0).timeout(100));
+    let first = pair.broker.next();
+    let second = pair.broker.next();
+    pause(Duration::from_millis(1000));
+    pair.broker.answer_raw(&first, b"pong");
+    assert_eq!(
+        pair.client.receive_frame().unwrap()[..4],
+        slow.to_be_bytes()
+    );
+    pause(Duration::from_millis(50));
+    pair.broker.ack(&second, 3);
+    let got = pair
+        .client
+        .receive::<ProduceRequest>(12, owed.correlation)
+        .expect("hapax killed a connection whose broker is on time");
+    assert_eq!(got.responses[0].partition_responses[0].base_offset, 3);
+}
+
+fn varint(out: &mut BytesMut, mut value: usize) {
+    while value >= 0x80 {
+        out.put_u8(value.to_le_bytes()[0] | 0x80);
+        value >>= 7;
+    }
+    out.put_u8(value.to_le_bytes()[0]);
+}
+
+/// Every read must not start over with all the tags that came before.
+#[test]
+fn a_frame_of_tags_does_not_stop_its_worker() {
+    const TAGS: usize = 4 << 20;
+    let world = World::new(&["--workers=1"]);
+    let mut other = world.pair();
+    let mut client = world.client();
+    let records = Batch::of(-1, -1, -1, [vec![b'x'; 70_000]]).bytes();
+    let mut body = BytesMut::new();
+    varint(&mut body, 0);
+    body.put_i16(-1);
+    body.put_i32(15_000);
+    varint(&mut body, 2);
+    varint(&mut body, 7);
+    body.put_slice(b"orders");
+    varint(&mut body, 3);
+    body.put_i32(0);
+    varint(&mut body, records.len() + 1);
+    body.put_slice(&records);
+    varint(&mut body, TAGS);
+    body.resize(body.len() + 2 * TAGS - 100, 0);
+    let (_, frame) = client.frame_raw(0, 12, 2, &body);
+    let mut stream = client.stream().try_clone().unwrap();
+    // Announce a little more, so that it never ends.
+    let mut frame = frame.to_vec();
+    let longer = u32::try_from(frame.len() + 1000).unwrap().to_be_bytes();
+    frame[..4].copy_from_slice(&longer);
+    let sender = thread::spawn(move || {
+        let _ = stream.write_all(&frame);
+    });
+    let start = Instant::now();
+    while !sender.is_finished() {
+        other.barrier();
+        pause(Duration::from_millis(5));
+    }
+    for _ in 0..10 {
+        other.barrier();
+    }
+    let took = start.elapsed();
+    // It took twice that when each read began with the first tag.
+    assert!(took < Duration::from_secs(12), "{took:?}");
 }

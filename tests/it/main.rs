@@ -11,6 +11,7 @@
 mod support;
 
 mod addresses;
+mod attack;
 mod broker;
 mod flow;
 mod insight;

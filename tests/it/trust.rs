@@ -9,7 +9,7 @@ use kafka_protocol::protocol::StrBytes;
 
 use crate::support::batch::Batch;
 use crate::support::pause;
-use crate::support::raw::{Produce, Topic};
+use crate::support::raw::{Client, Produce, Topic};
 use crate::world::{ID, PRODUCER, Pair, World, batch, orders, produce};
 
 /// One request of the exchange is answered with success.
@@ -237,4 +237,62 @@ fn a_topic_id_of_zeros_passes_untracked_and_reaches_no_limit() {
     assert_eq!(world.verdicts("untracked"), 2.0);
     let limit = ["limit=\"topics\""];
     assert_eq!(world.hapax.metric("hapax_limit_reached_total", &limit), 0.0);
+}
+
+fn sasl_token(client: &mut Client, token: &[u8]) -> i32 {
+    let request =
+        SaslAuthenticateRequest::default().with_auth_bytes(bytes::Bytes::copy_from_slice(token));
+    client.send(2, &request).unwrap()
+}
+
+/// bob sends his token before the handshake is answered, and alice's name
+/// after that: the success of the former is taken for the latter.
+#[test]
+fn a_name_that_was_sent_after_the_proven_token_proves_nothing() {
+    let world = World::new(&[]);
+    let handshake =
+        SaslHandshakeRequest::default().with_mechanism(StrBytes::from_static_str("PLAIN"));
+
+    let mut client = world.client();
+    let asked = client.send(1, &handshake).unwrap();
+    let mut broker = world.upstream.accept();
+    let got = broker.next();
+    broker.answer(&got, &SaslHandshakeResponse::default());
+    client.receive::<SaslHandshakeRequest>(1, asked).unwrap();
+    let asked = sasl_token(&mut client, b"\0alice\0secret");
+    let got = broker.next();
+    broker.answer(&got, &SaslAuthenticateResponse::default());
+    client.receive::<SaslAuthenticateRequest>(2, asked).unwrap();
+    let mut alice = Pair { client, broker };
+    alice.write(&produce(0), 7);
+
+    let mut client = world.client();
+    let asked = client.send(1, &handshake).unwrap();
+    let bobs = sasl_token(&mut client, b"\0bob\0bobs-secret");
+    let mut broker = world.upstream.accept();
+    let (first, second) = (broker.next(), broker.next());
+    broker.answer(&first, &SaslHandshakeResponse::default());
+    client.receive::<SaslHandshakeRequest>(1, asked).unwrap();
+    let alices = sasl_token(&mut client, b"\0alice\0a-guess");
+    let third = broker.next();
+    broker.answer(&second, &SaslAuthenticateResponse::default());
+    client.receive::<SaslAuthenticateRequest>(2, bobs).unwrap();
+    // A broker refuses it (34) and keeps the connection, which is bob's.
+    let refused = SaslAuthenticateResponse::default().with_error_code(34);
+    broker.answer(&third, &refused);
+    client
+        .receive::<SaslAuthenticateRequest>(2, alices)
+        .unwrap();
+    let mut bob = Pair { client, broker };
+    let owed = bob.send(&produce(0));
+    bob.broker
+        .stream
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .unwrap();
+    let asked = bob
+        .broker
+        .try_next()
+        .expect("bob was given the acknowledgement that alice earned");
+    bob.broker.reply(&asked, |_| crate::broker::failed(29));
+    assert_eq!(bob.receive_one(&owed).code, 29);
 }
