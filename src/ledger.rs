@@ -13,6 +13,7 @@ mod topics;
 use crate::ids::{BatchId, ProducerId, TopicKey};
 use crate::window::{Arrival, AttemptId, Outcome, Rules, Sender, Settled, Time, Verdict, Window};
 use dashmap::DashMap;
+use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::task::Waker;
@@ -260,7 +261,8 @@ impl Ledger {
     pub fn sweep(&self, now: Time) -> Swept {
         let mut swept = Swept::default();
         let crowded = self.windows() >= self.windows_max;
-        self.windows.retain(|_, window| {
+        let mut written_to = HashSet::new();
+        self.windows.retain(|key, window| {
             if window.idle(IDLE_TIMEOUT, now) {
                 swept.idle += 1;
                 return false;
@@ -269,11 +271,13 @@ impl Ledger {
                 swept.limit += 1;
                 return false;
             }
+            written_to.insert(key.topic);
             true
         });
         let gone = usize::try_from(swept.idle + swept.limit).unwrap_or(usize::MAX);
         self.windows_count.fetch_sub(gone, Ordering::Relaxed);
         self.producers.sweep(now);
+        self.topics.sweep(&written_to);
         swept
     }
 
@@ -312,9 +316,11 @@ impl Ledger {
         arrival: &Arrival,
         committed: crate::window::Committed,
     ) -> Ticket {
-        if committed.gated
-            && let Some(producer) = self.producers.of(key.producer, arrival.now)
-        {
+        let gated = committed
+            .gated
+            .then(|| self.producers.of(key.producer, arrival.now))
+            .flatten();
+        if let Some(producer) = &gated {
             producer.gate_met();
         }
         Ticket {
@@ -327,7 +333,7 @@ impl Ledger {
                 realm: arrival.realm,
             },
             id: committed.id,
-            gated: committed.gated,
+            gated: gated.is_some(),
         }
     }
 

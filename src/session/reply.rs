@@ -2,7 +2,7 @@
 
 use super::end::End;
 use super::outbox::Pass;
-use super::pipeline::{Owed, Reply};
+use super::pipeline::{Owed, Reply, Unpaired};
 use super::route::PREFIX;
 use super::{FIRST_PART, Session};
 use crate::events::{Event, Kind};
@@ -114,12 +114,12 @@ impl Session {
             self.mail_wanted = PREFIX + len;
             return Ok(false);
         }
+        if front.is_some_and(|owed| owed.sent.is_none()) {
+            return Err(self.unpaired(Unpaired::Early));
+        }
         let correlation_id = i32::from_be_bytes(*correlation_id);
-        let owed = self.pipeline.take(correlation_id).map_err(|unpaired| {
-            let bad = &self.shared.metrics.bad_frames;
-            bad.with(Side::Upstream, BadFrame::Unpaired).inc();
-            End::Unpaired(unpaired)
-        })?;
+        let taken = self.pipeline.take(correlation_id);
+        let owed = taken.map_err(|unpaired| self.unpaired(unpaired))?;
         if self.authentication.answered(owed.head.api_key) {
             self.prove();
         }
@@ -135,6 +135,12 @@ impl Session {
         self.shared.answered(&owed, true, self.now.into_std());
         self.stream_reply(pass, &owed, len)?;
         Ok(true)
+    }
+
+    fn unpaired(&self, unpaired: Unpaired) -> End {
+        let bad = &self.shared.metrics.bad_frames;
+        bad.with(Side::Upstream, BadFrame::Unpaired).inc();
+        End::Unpaired(unpaired)
     }
 
     /// Lets a response pass that need not be read whole.
