@@ -5,9 +5,9 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::broker;
+use crate::support::await_until;
 use crate::support::batch::Batch;
 use crate::support::raw::{Produce, Topic};
-use crate::support::await_until;
 use crate::world::{ID, PRODUCER, World, batch, orders, produce};
 
 /// Anybody who can connect can name topics.
@@ -72,6 +72,9 @@ fn unfinished_requests_do_not_add_up() {
 #[test]
 fn silent_connections_do_not_keep_others_out_for_ever() {
     let world = World::new(&["--limits-connections=3", "--timeouts-first-request=3s"]);
+    await_until("the end of the first look", Duration::from_secs(5), || {
+        world.gauge("hapax_client_connections") == 0.0
+    });
     let silent: Vec<_> = (0..3)
         .map(|_| TcpStream::connect(&world.hapax.bootstrap).unwrap())
         .collect();
