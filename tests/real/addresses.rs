@@ -43,11 +43,10 @@ fn two_ports_serve_two_of_three_brokers_and_say_so() {
     let cluster = Cluster::three();
     let hapax = Hapax::on_ports_in_front_of(Ports::free(2), cluster, &[]);
     let range = hapax.ports().brokers;
-    let ports = brokers(&hapax);
-    assert!(
-        ports.iter().all(|port| (range.0..=range.1).contains(port)),
-        "{ports:?} of {range:?}"
-    );
+    let mut shown = brokers(&hapax);
+    // The third is shown with a port that nobody can connect to, so that its partitions have a leader.
+    shown.sort_unstable();
+    assert_eq!(shown, [0, range.0, range.1]);
     assert!(hapax.metric("hapax_broker_slots_exhausted_total", &[]) >= 1.0);
     assert_eq!(hapax.metric("hapax_broker_slots_used", &[]), 2.0);
     let log = hapax.log();

@@ -163,9 +163,9 @@ impl Running {
             .take()
             .map(|thread| thread.join().expect("stderr is read"))
             .unwrap_or_default();
-        self.reader
-            .take()
-            .map(|thread| thread.join().expect("stdout is lines of JSON"));
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("stdout is lines of JSON");
+        }
         let mut lines = std::mem::take(&mut *self.lines.all.lock().expect("no holder panics"));
         assert!(
             status.success(),

@@ -233,6 +233,17 @@ impl Cluster {
     }
 }
 
+impl Batch {
+    /// Whether an idempotent producer wrote it.
+    pub(crate) fn is_idempotent(&self) -> bool {
+        let last = i64::from(self.base_sequence) + i64::try_from(self.count).expect("few") - 1;
+        self.producer_id >= 0
+            && self.epoch >= 0
+            && self.base_sequence >= 0
+            && i64::from(self.last_sequence) == last
+    }
+}
+
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.script(&["down"], |_| {});
@@ -271,6 +282,22 @@ pub(crate) fn values(log: &[Batch]) -> HashMap<i32, Vec<u64>> {
 /// on each partition.
 #[track_caller]
 pub(crate) fn assert_once_in_order(log: &[Batch], count: u64) {
+    for batch in log {
+        assert_eq!(
+            batch.values.len(),
+            if batch.is_control { 0 } else { batch.count },
+            "{batch:?}"
+        );
+    }
+    for pair in log
+        .windows(2)
+        .filter(|pair| pair[0].partition == pair[1].partition)
+    {
+        assert!(
+            pair[0].offset < pair[1].offset,
+            "batches in log order: {pair:?}"
+        );
+    }
     let values = values(log);
     let mut all: Vec<u64> = Vec::new();
     for (partition, numbers) in &values {

@@ -40,6 +40,8 @@ fn a_retry_with_old_timestamps_is_written_once_though_its_producer_has_expired()
     let hapax = Hapax::in_front_of(&cluster, &[]);
     let once = cluster.create_topic("once", 1);
     let mut client = Connection::open(&hapax.bootstrap());
+    // Metrics name a topic that the cluster has named.
+    client.metadata(&[&once]);
     let batch_through = batch(client.init_producer_id(), 0, yesterday, "0");
     let first = client.produce(&once, &batch_through);
     assert_eq!((first.error_code, first.base_offset), (0, 0));

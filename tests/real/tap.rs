@@ -89,7 +89,6 @@ struct Batch {
     acked: bool,
     /// Whether hapax has shown that it took that success.
     taken: bool,
-    retried: bool,
 }
 
 #[derive(Debug)]
@@ -409,7 +408,6 @@ mod a {
                     state.expected_absorbed += u64::from(is_absorbed);
                     let batch = state.batches.entry(key.clone()).or_default();
                     batch.passed_on += u32::from(!is_absorbed);
-                    batch.retried = is_retry;
                 }
                 let pending = Pending {
                     version,

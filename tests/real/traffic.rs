@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::clients::{Client, Outcome};
-use crate::cluster::{Cluster, assert_once_in_order};
+use crate::cluster::{Batch, Cluster, assert_once_in_order};
 use crate::hapax::Front;
 use crate::tools::unique;
 
@@ -98,11 +98,7 @@ fn check_produce_and_consume(client: Client, cluster: &Cluster, front: &Front) {
 
     let log = cluster.log(&topic);
     assert_once_in_order(&log, RECORDS);
-    assert!(
-        log.iter()
-            .all(|batch| batch.producer_id >= 0 && batch.base_sequence >= 0),
-        "idempotent: {log:?}"
-    );
+    assert!(log.iter().all(Batch::is_idempotent), "{log:?}");
 
     let arguments = ["--topic", &topic, "--group", &topic, "--count", "300"];
     let consumed = client.run("consume", &front.bootstrap, &arguments);
