@@ -67,8 +67,9 @@ pub(crate) enum Fault {
 
 /// What the taps ask of hapax.
 pub(crate) trait Oracle: Send + Sync + 'static {
-    /// Whether hapax holds the acknowledgement of this batch, or of a later one.
-    fn has_taken(&self, batch: &BatchKey) -> bool;
+    /// Whether hapax has taken every answer that tap B passed on for the client
+    /// at this address: it owes that client no more than tap B owes hapax.
+    fn has_taken(&self, client: SocketAddr, owed: usize) -> bool;
     /// Whether hapax has noticed that the client at this address is gone.
     fn has_noticed_end(&self, client: SocketAddr) -> bool;
     /// What hapax shows, for a human.
@@ -83,12 +84,17 @@ struct Batch {
     seen: u32,
     /// Copies that tap B saw and whose answer it has not passed on.
     outstanding: u32,
-    /// The connection of tap B that the newest copy came on.
+    /// Tap A's address towards hapax on the link of the newest copy.
+    passed_by: Option<SocketAddr>,
+    /// The connection of tap B that the newest copy came on, and the one its success went by.
     seen_on: u64,
+    acked_on: u64,
     /// Whether a success was passed to hapax.
     acked: bool,
     /// Whether hapax has shown that it took that success.
     taken: bool,
+    /// What happened to it, for a human.
+    story: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -116,6 +122,15 @@ struct Hold {
     released: bool,
 }
 
+/// A connection of tap B.
+#[derive(Default, Debug)]
+struct Upstream {
+    /// The client that hapax has it for, as far as a Produce request has shown.
+    client: Option<SocketAddr>,
+    /// Requests whose answer has not been passed on.
+    owed: usize,
+}
+
 /// What both taps know, and what they count.
 pub(crate) struct State {
     random: Random,
@@ -125,6 +140,7 @@ pub(crate) struct State {
     active: bool,
     batches: HashMap<BatchKey, Batch>,
     links: HashMap<u64, LinkState>,
+    upstreams: HashMap<u64, Upstream>,
     hold: Option<Hold>,
     /// Clients' ends that hapax may not have noticed yet.
     ending: Vec<SocketAddr>,
@@ -138,6 +154,8 @@ pub(crate) struct State {
     /// Error codes that clients were answered with, and that Kafka answered with.
     pub(crate) errors_to_client: BTreeMap<i16, u32>,
     pub(crate) errors_from_kafka: BTreeMap<i16, u32>,
+    /// Batches that hapax forwarded though it was to absorb them: their stories.
+    pub(crate) surprises: Vec<String>,
     /// Retries passed on though an earlier copy could not be accounted for.
     pub(crate) unsure: u64,
 }
@@ -163,6 +181,7 @@ impl Taps {
             active: false,
             batches: HashMap::new(),
             links: HashMap::new(),
+            upstreams: HashMap::new(),
             hold: None,
             ending: Vec::new(),
             faults: BTreeMap::new(),
@@ -171,6 +190,7 @@ impl Taps {
             expected_absorbed: 0,
             errors_to_client: BTreeMap::new(),
             errors_from_kafka: BTreeMap::new(),
+            surprises: Vec::new(),
             unsure: 0,
         };
         let world = World {
@@ -285,7 +305,12 @@ impl World {
             let holds = state.hold.as_ref().filter(|hold| hold.keeps(batch));
             if batch.acked {
                 let is_held = holds.is_some();
-                let taken = batch.taken || self.oracle.has_taken(key);
+                let upstream = state.upstreams.get(&batch.acked_on);
+                let shows = |upstream: &Upstream| {
+                    let client = upstream.client.expect("a Produce request came on it");
+                    self.oracle.has_taken(client, upstream.owed)
+                };
+                let taken = batch.taken || upstream.is_some_and(shows);
                 if is_held {
                     // Another copy's success reached hapax meanwhile; this retry is what the hold waited for.
                     state.hold.as_mut().expect("it holds").released = true;
@@ -324,6 +349,12 @@ impl World {
     }
 }
 
+impl Batch {
+    fn note(&mut self, what: String) {
+        self.story.push(what);
+    }
+}
+
 impl Hold {
     /// Whether this batch's answer is kept back.
     fn keeps(&self, batch: &Batch) -> bool {
@@ -342,6 +373,7 @@ impl State {
         {
             let batch = self.batches.get_mut(key).expect("it was passed on");
             if batch.passed_on > batch.seen {
+                batch.note("written off".to_owned());
                 batch.passed_on -= 1;
             }
         }
@@ -408,6 +440,8 @@ mod a {
                     state.expected_absorbed += u64::from(is_absorbed);
                     let batch = state.batches.entry(key.clone()).or_default();
                     batch.passed_on += u32::from(!is_absorbed);
+                    batch.passed_by = link.hapax.local_addr().ok();
+                    batch.note(format!("passed on {:x} absorbed {is_absorbed}", link.id));
                 }
                 let pending = Pending {
                     version,
@@ -594,10 +628,18 @@ mod b {
             if connection.over.load(Ordering::Relaxed) {
                 return;
             }
+            // Produce with acks=0, which has no answer, no client here sends.
+            state.upstreams.entry(connection.id).or_default().owed += 1;
             if let Some((correlation, version, keys)) = produce_request(&frame) {
                 for key in &keys {
                     // The retry that a hold waits for has come out of hapax.
-                    let State { hold, batches, .. } = &mut *state;
+                    let State {
+                        hold,
+                        batches,
+                        upstreams,
+                        surprises,
+                        ..
+                    } = &mut *state;
                     let batch = batches
                         .get_mut(key)
                         .expect("hapax forwards what it was given");
@@ -607,9 +649,15 @@ mod b {
                     {
                         hold.released = true;
                     }
+                    batch.note(format!("seen on {:x}", connection.id));
+                    if batch.acked && batch.seen >= batch.passed_on {
+                        surprises.push(format!("{key:?}: {:?}", batch.story));
+                    }
                     batch.seen += 1;
                     batch.outstanding += 1;
                     batch.seen_on = connection.id;
+                    let upstream = upstreams.entry(connection.id).or_default();
+                    upstream.client = upstream.client.or(batch.passed_by);
                 }
                 connection
                     .pending
@@ -679,6 +727,8 @@ mod b {
                 }
             }
             let written = (&connection.hapax).write_all(&frame);
+            let upstream = state.upstreams.entry(connection.id).or_default();
+            upstream.owed -= usize::from(written.is_ok());
             if let (Ok(()), Some((_, keys))) = (&written, produced) {
                 connection
                     .pending
@@ -688,7 +738,11 @@ mod b {
                 for key in keys {
                     let batch = state.batches.get_mut(&key).expect("tap B saw it");
                     batch.outstanding -= 1;
-                    batch.acked |= acked.contains(&key);
+                    batch.note(format!("answered on {:x}", connection.id));
+                    if acked.contains(&key) && !batch.acked {
+                        batch.acked = true;
+                        batch.acked_on = connection.id;
+                    }
                 }
             }
             drop(state);
