@@ -385,7 +385,7 @@ impl Info {
 pub(super) struct Registered {
     shared: Arc<Shared>,
     number: u64,
-    _present: Presence,
+    present: Option<Presence>,
 }
 
 impl Registered {
@@ -395,7 +395,7 @@ impl Registered {
         Self {
             shared: Arc::clone(shared),
             number,
-            _present: Presence::of(&shared.metrics.client_connections),
+            present: Some(Presence::of(&shared.metrics.client_connections)),
         }
     }
 }
@@ -403,6 +403,8 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         self.shared.sessions.remove(&self.number);
+        // Whoever is notified counts those that are left.
+        self.present = None;
         self.shared.gone.notify_one();
     }
 }
