@@ -212,6 +212,13 @@ impl Oracle for Admin {
         row.is_none_or(|row| row["in_flight"].as_u64() <= u64::try_from(owed).ok())
     }
 
+    fn has_read(&self, client: SocketAddr, requests: u64) -> bool {
+        let client = client.to_string();
+        let rows = self.rows("connections");
+        let row = rows.iter().find(|row| row["client"] == *client);
+        row.is_none_or(|row| row["requests"].as_u64() >= Some(requests))
+    }
+
     fn has_noticed_end(&self, client: SocketAddr) -> bool {
         let client = client.to_string();
         !self
@@ -234,6 +241,10 @@ struct Nothing;
 
 impl Oracle for Nothing {
     fn has_taken(&self, _: SocketAddr, _: usize) -> bool {
+        true
+    }
+
+    fn has_read(&self, _: SocketAddr, _: u64) -> bool {
         true
     }
 

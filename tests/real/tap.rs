@@ -70,6 +70,8 @@ pub(crate) trait Oracle: Send + Sync + 'static {
     /// Whether hapax has taken every answer that tap B passed on for the client
     /// at this address: it owes that client no more than tap B owes hapax.
     fn has_taken(&self, client: SocketAddr, owed: usize) -> bool;
+    /// Whether hapax has read that many requests of the client at this address.
+    fn has_read(&self, client: SocketAddr, requests: u64) -> bool;
     /// Whether hapax has noticed that the client at this address is gone.
     fn has_noticed_end(&self, client: SocketAddr) -> bool;
     /// What hapax shows, for a human.
@@ -108,6 +110,10 @@ struct Pending {
 #[derive(Default, Debug)]
 struct LinkState {
     pending: HashMap<i32, Pending>,
+    /// Tap A's address towards hapax.
+    address: Option<SocketAddr>,
+    /// Requests of any kind that were passed on.
+    requests: u64,
     /// The client is to be cut off once everything passed on has been answered.
     cutting: bool,
 }
@@ -285,6 +291,26 @@ impl World {
         state
     }
 
+    /// Before this connection is cut, which ends its client's link too: lets
+    /// hapax read what that link was given, and gives it no more. What hapax
+    /// has not read when it closes a client, it has not judged.
+    fn doom_link(&self, state: &mut State, connection: u64) {
+        let client = state.upstreams[&connection].client;
+        let start = Instant::now();
+        for link in state.links.values_mut() {
+            let Some(address) = link.address.filter(|_| link.address == client) else {
+                continue;
+            };
+            link.cutting = true;
+            while !self.oracle.has_read(address, link.requests) {
+                assert!(
+                    start.elapsed() < PATIENCE,
+                    "hapax does not read from {address}"
+                );
+            }
+        }
+    }
+
     /// Holds a retry until its fate is certain; says whether hapax must absorb
     /// it, or nothing where its own connection is cut meanwhile.
     fn settle<'a>(
@@ -403,7 +429,11 @@ mod a {
     }
 
     pub(super) fn relay(world: &Arc<World>, id: u64, client: TcpStream, hapax: TcpStream) {
-        world.lock().links.insert(id, LinkState::default());
+        let state = LinkState {
+            address: hapax.local_addr().ok(),
+            ..LinkState::default()
+        };
+        world.lock().links.insert(id, state);
         let link = Arc::new(Link { id, client, hapax });
         let (up_world, up_link) = (world.clone(), link.clone());
         std::thread::spawn(move || up(&up_world, &up_link));
@@ -455,6 +485,9 @@ mod a {
                     .pending
                     .insert(correlation, pending);
             }
+            if let Some(this) = state.links.get_mut(&link.id) {
+                this.requests += 1;
+            }
             let written = (&link.hapax).write_all(&frame);
             drop(state);
             world.changed.notify_all();
@@ -465,7 +498,8 @@ mod a {
         client_is_gone(world, link);
     }
 
-    /// Lets hapax know, once tap B has seen everything that hapax was given.
+    /// Lets hapax know, once it has read everything it was given and tap B has
+    /// seen what it is to forward.
     fn client_is_gone(world: &World, link: &Link) {
         let start = Instant::now();
         let mut state = world.lock();
@@ -479,7 +513,13 @@ mod a {
                     pending.absorbed.contains(key) || batch.seen >= batch.passed_on
                 })
             };
-            if this.pending.values().all(arrived) || start.elapsed() > Duration::from_secs(1) {
+            let is_read = || {
+                let client = link.hapax.local_addr();
+                client.is_ok_and(|client| world.oracle.has_read(client, this.requests))
+            };
+            // A reset would throw away what hapax has not read: retries that count as absorbed.
+            let is_over = this.pending.values().all(arrived) && is_read();
+            if is_over || start.elapsed() > Duration::from_secs(1) {
                 break;
             }
             state = world.wait(state);
@@ -712,6 +752,7 @@ mod b {
                 };
                 if !acked.is_empty() && acked.iter().all(is_awaited) {
                     if state.strikes(8, Fault::CutBeforeHapax) {
+                        world.doom_link(&mut state, connection.id);
                         drop(state);
                         break;
                     }
