@@ -20,7 +20,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 pub use crate::window::{Link, Realm};
-pub use producers::Producer;
+pub use producers::{Producer, UNSEEN_FENCE};
 pub use realms::Identity;
 pub use topics::{Topic, TopicName, Topics};
 

@@ -7,6 +7,7 @@ use super::route::PREFIX;
 use super::{FIRST_PART, Session};
 use crate::events::{Event, Kind};
 use crate::ids::{NodeId, TopicId};
+use crate::ledger::UNSEEN_FENCE;
 use crate::metrics::{BadFrame, FencedBy, Side};
 use crate::session::shared::Shared;
 use crate::wire::addresses::{self, Directory, EndpointScan};
@@ -306,24 +307,25 @@ impl Session {
     }
 
     fn fenced(&self, claim: &Claim, transactional_id: Option<Arc<str>>, api_key: i16) {
-        let news = claim.producer.is_none_or(|(id, epoch)| {
-            let producer = self.shared.ledger.producer(id, self.time);
-            producer.is_none_or(|p| p.fence(epoch))
+        let known = claim.producer.and_then(|(id, epoch)| {
+            let producer = self.shared.ledger.producer(id, self.time)?;
+            Some((producer, epoch))
         });
-        if news {
-            self.shared.events.record(Event {
-                producer: claim.producer.map(|(id, _)| id),
-                epoch: claim.producer.map(|(_, epoch)| epoch),
-                client_id: self.info.client_id.get().cloned(),
-                transactional_id,
-                detail: format!(
-                    "revealed by {}; by an instance outside this hapax, or by its transaction's timeout",
-                    api::name(api_key)
-                )
-                .into(),
-                ..Event::new(Kind::FencedProducer(FencedBy::Broker))
-            });
+        if known
+            .as_ref()
+            .is_some_and(|(producer, epoch)| !producer.fence(*epoch))
+        {
+            return;
         }
+        let by = known.map_or(UNSEEN_FENCE, |(producer, epoch)| producer.fenced_by(epoch));
+        self.shared.events.record(Event {
+            producer: claim.producer.map(|(id, _)| id),
+            epoch: claim.producer.map(|(_, epoch)| epoch),
+            client_id: self.info.client_id.get().cloned(),
+            transactional_id,
+            detail: format!("revealed by {}; {by}", api::name(api_key)).into(),
+            ..Event::new(Kind::FencedProducer(FencedBy::Broker))
+        });
     }
 }
 
