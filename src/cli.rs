@@ -129,6 +129,14 @@ pub struct RunArgs {
     #[arg(long, env = "HAPAX_LIMITS_IN_FLIGHT", value_name = "N", default_value_t = 1024,
           help_heading = LIMITS)]
     limits_in_flight: usize,
+    /// Bytes of unfinished requests that are collected, of all connections together.
+    #[arg(long, env = "HAPAX_LIMITS_COLLECTED_BYTES", value_name = "BYTES",
+          default_value_t = 268_435_456, help_heading = LIMITS)]
+    limits_collected_bytes: usize,
+    /// How long a client may be connected before its first request.
+    #[arg(long, env = "HAPAX_TIMEOUTS_FIRST_REQUEST", value_name = "TIME", default_value = "10m",
+          value_parser = parse_duration, help_heading = LIMITS)]
+    timeouts_first_request: Duration,
     /// How long reaching a broker may take.
     #[arg(long, env = "HAPAX_TIMEOUTS_CONNECT", value_name = "TIME", default_value = "10s",
           value_parser = parse_duration, help_heading = LIMITS)]
@@ -218,8 +226,10 @@ impl RunArgs {
                 frame_bytes: self.limits_frame_bytes,
                 orphans: self.limits_orphans,
                 in_flight: self.limits_in_flight,
+                collected_bytes: self.limits_collected_bytes,
             },
             timeouts: Timeouts {
+                first_request: self.timeouts_first_request,
                 connect: self.timeouts_connect,
                 upstream_response: self.timeouts_upstream_response,
             },
@@ -359,9 +369,11 @@ mod tests {
             frame_bytes: 100 << 20,
             orphans: 1024,
             in_flight: 1024,
+            collected_bytes: 256 << 20,
         };
         assert_eq!(config.limits, limits);
         let timeouts = Timeouts {
+            first_request: secs(600),
             connect: secs(10),
             upstream_response: secs(60),
         };

@@ -91,11 +91,15 @@ pub struct Limits {
     pub orphans: usize,
     /// Unanswered requests of one connection.
     pub in_flight: usize,
+    /// Bytes of unfinished requests that are collected, of all connections.
+    pub collected_bytes: usize,
 }
 
 /// `timeouts.*`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Timeouts {
+    /// A client's first request.
+    pub first_request: Duration,
     /// Reaching a broker.
     pub connect: Duration,
     /// A broker's answer, on top of the request's own timeout.
@@ -178,6 +182,11 @@ impl Config {
             ),
             ("limits.orphans", self.limits.orphans, 0..=1_000_000),
             ("limits.inFlight", self.limits.in_flight, 1..=1_000_000),
+            (
+                "limits.collectedBytes",
+                self.limits.collected_bytes,
+                0..=usize::MAX,
+            ),
             ("metrics.maxTopics", self.metrics_max_topics, 0..=10_000),
             ("workers", self.workers, 1..=1024),
         ];
@@ -193,6 +202,7 @@ impl Config {
         }
         let waits = [
             ("sequence.ttl", self.sequence.ttl),
+            ("timeouts.firstRequest", self.timeouts.first_request),
             ("timeouts.connect", self.timeouts.connect),
             ("timeouts.upstreamResponse", self.timeouts.upstream_response),
         ];

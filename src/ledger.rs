@@ -13,18 +13,23 @@ mod topics;
 use crate::ids::{BatchId, ProducerId, TopicKey};
 use crate::window::{Arrival, AttemptId, Outcome, Rules, Sender, Settled, Time, Verdict, Window};
 use dashmap::DashMap;
+use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 pub use crate::window::{Link, Realm};
-pub use producers::Producer;
+pub use producers::{Producer, UNSEEN_FENCE};
 pub use realms::Identity;
 pub use topics::{Topic, TopicName, Topics};
 
 /// How long a window that saw no batch is remembered.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// How long one is remembered, where room is short, of which the cluster never
+/// acknowledged a batch.
+const UNPROVEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where a window lives: one producer on one partition of one topic incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -260,20 +265,28 @@ impl Ledger {
     pub fn sweep(&self, now: Time) -> Swept {
         let mut swept = Swept::default();
         let crowded = self.windows() >= self.windows_max;
-        self.windows.retain(|_, window| {
+        let mut written_to = HashSet::new();
+        self.windows.retain(|key, window| {
             if window.idle(IDLE_TIMEOUT, now) {
                 swept.idle += 1;
                 return false;
             }
-            if crowded && window.idle(self.rules.ttl, now) {
+            let span = if window.unproven() {
+                UNPROVEN_TIMEOUT
+            } else {
+                self.rules.ttl
+            };
+            if crowded && window.idle(span, now) {
                 swept.limit += 1;
                 return false;
             }
+            written_to.insert(key.topic);
             true
         });
         let gone = usize::try_from(swept.idle + swept.limit).unwrap_or(usize::MAX);
         self.windows_count.fetch_sub(gone, Ordering::Relaxed);
         self.producers.sweep(now);
+        self.topics.sweep(&written_to);
         swept
     }
 
@@ -312,9 +325,11 @@ impl Ledger {
         arrival: &Arrival,
         committed: crate::window::Committed,
     ) -> Ticket {
-        if committed.gated
-            && let Some(producer) = self.producers.of(key.producer, arrival.now)
-        {
+        let gated = committed
+            .gated
+            .then(|| self.producers.of(key.producer, arrival.now))
+            .flatten();
+        if let Some(producer) = &gated {
             producer.gate_met();
         }
         Ticket {
@@ -327,7 +342,7 @@ impl Ledger {
                 realm: arrival.realm,
             },
             id: committed.id,
-            gated: committed.gated,
+            gated: gated.is_some(),
         }
     }
 
@@ -348,5 +363,87 @@ impl Ledger {
             Box::new(Window::new(now))
         });
         Some(window)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{Epoch, Sequence};
+    use crate::window::{Ack, Acks, Mode, classify};
+
+    fn ledger(windows_max: usize) -> Ledger {
+        let rules = Rules {
+            mode: Mode::Absorb,
+            ttl: Duration::from_secs(300),
+            window_batches: 5,
+            absorb_transactional: false,
+            shield45: false,
+        };
+        Ledger::new(rules, windows_max, 100)
+    }
+
+    /// Sends the first batch of a producer and settles it.
+    fn send(ledger: &Ledger, producer: i64, outcome: Outcome) -> bool {
+        let key = WindowKey {
+            producer: ProducerId::from_wire(producer).unwrap(),
+            topic: TopicKey(0),
+            partition: 0,
+        };
+        let arrival = Arrival {
+            batch: BatchId {
+                producer: key.producer,
+                epoch: Epoch(0),
+                first: Sequence::ZERO,
+                count: 1,
+                crc: 1,
+                len: 70,
+            },
+            transactional: false,
+            acks: Acks::All,
+            realm: ledger.realm(&Identity::Anonymous),
+            node: None,
+            link: ledger.link(),
+            now: Time(0),
+            patient: true,
+        };
+        let verdict = ledger.judge(key, &arrival);
+        let Some(ticket) = ledger.commit(key, &arrival, &verdict) else {
+            return false;
+        };
+        let _ = ledger.settle(&ticket, outcome, Time(0));
+        true
+    }
+
+    #[test]
+    fn at_the_limit_windows_that_were_never_acknowledged_go_first() {
+        let ledger = ledger(2);
+        let written = Outcome::Written(Some(Ack {
+            offset: 0,
+            append_time: -1,
+            log_start: None,
+        }));
+        assert!(send(&ledger, 1, written));
+        assert!(send(&ledger, 2, classify(49, None, -1, None)));
+        assert!(!send(&ledger, 3, written), "forwarded untracked");
+        let swept = ledger.sweep(Time(11));
+        assert_eq!((swept.idle, swept.limit, ledger.windows()), (0, 1, 1));
+        assert!(send(&ledger, 3, written));
+    }
+
+    #[test]
+    fn below_the_limit_windows_stay_until_they_are_idle() {
+        let ledger = ledger(10);
+        assert!(send(&ledger, 1, classify(49, None, -1, None)));
+        assert_eq!(ledger.sweep(Time(3600)), Swept::default());
+        assert_eq!(ledger.sweep(Time(3601)).idle, 1);
+    }
+
+    #[test]
+    fn another_cluster_is_another_log() {
+        let ledger = ledger(10);
+        assert!(!ledger.cluster("a"));
+        assert!(!ledger.cluster("a"));
+        assert!(ledger.cluster("b"));
     }
 }

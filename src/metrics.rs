@@ -493,6 +493,8 @@ labels! {
         Orphans = "orphans",
         /// limits.inFlight.
         InFlight = "in_flight",
+        /// limits.collectedBytes.
+        CollectedBytes = "collected_bytes",
         /// sequence.maxWindows.
         Windows = "windows",
         /// Open attempts of one window.

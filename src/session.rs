@@ -45,6 +45,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 use topics::TopicCache;
 
+use shared::Collecting;
 pub use shared::{Door, Info, Shared};
 
 /// What must have arrived of a frame before it is announced to the other
@@ -87,6 +88,8 @@ struct Session {
     request: RequestStage,
     blocked: Option<Blocked>,
     held: Option<Held>,
+    /// Room for the frame that is collected in `inbox`.
+    collecting: Option<Collecting>,
     to_upstream: Outbox,
     /// Where requests without an answer stand in the stream to the broker;
     /// only those that may still be in `to_upstream`.
@@ -140,12 +143,15 @@ async fn open(
     let info = Arc::new(Info::new(&client, door));
     let registered = shared::Registered::new(&shared, &info);
     let mut first = [0; 1];
-    match client.peek(&mut first).await {
-        Ok(0) | Err(_) => {
-            shared.disconnected(DisconnectCause::Client);
-            return None;
-        }
-        Ok(_) => {}
+    let patience = shared.config.timeouts.first_request;
+    let cause = match tokio::time::timeout(patience, client.peek(&mut first)).await {
+        Ok(Ok(1..)) => None,
+        Ok(_) => Some(DisconnectCause::Client),
+        Err(_) => Some(DisconnectCause::Idle),
+    };
+    if let Some(cause) = cause {
+        shared.disconnected(cause);
+        return None;
     }
     let target = match door {
         Door::Bootstrap(_) => shared.brokers.bootstrap(),
@@ -179,6 +185,7 @@ async fn open(
         request: RequestStage::Head,
         blocked: None,
         held: None,
+        collecting: None,
         to_upstream: Outbox::default(),
         quiet: Vec::new(),
         mail: Vec::new(),

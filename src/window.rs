@@ -361,6 +361,13 @@ impl Window {
         !self.touched.within(span, now) && self.open.iter().all(|a| a.state != State::Sent)
     }
 
+    /// Whether the cluster has never acknowledged a batch here: anybody can
+    /// send batches that it refuses.
+    #[must_use]
+    pub fn unproven(&self) -> bool {
+        self.epoch.is_none()
+    }
+
     /// A held request waits for this window to change.
     pub fn wait_for(&mut self) {
         self.waited_for = true;

@@ -360,6 +360,14 @@ impl Account {
             self.earned.clear();
         }
         self.end = self.end.max(ack.offset + i64::from(name.count));
+        // Other bytes in the range of a batch teach nothing: the broker may
+        // have thrown them away.
+        let reused = |e: &Earned| {
+            (e.name.first, e.name.count) == (name.first, name.count) && e.name.bytes != name.bytes
+        };
+        if self.earned.iter().any(reused) {
+            return;
+        }
         self.earned.push(Earned {
             name,
             offset: ack.offset,

@@ -122,7 +122,7 @@ fn has(text: &str, version: i16) -> bool {
 }
 
 fn jar() -> PathBuf {
-    if let Some(path) = std::env::var_os("HAPAX_KAFKA_CLIENTS_JAR") {
+    if let Some(path) = std::env::var_os("KAFKA_CLIENTS_JAR") {
         return path.into();
     }
     let home = std::env::var("HOME").expect("HOME is set");
@@ -139,7 +139,7 @@ fn jar() -> PathBuf {
     let Some((_, jar)) = newest else {
         panic!(
             "no kafka-clients jar below {}: run `mvn dependency:get \
-             -Dartifact=org.apache.kafka:kafka-clients:4.4.0`, or set HAPAX_KAFKA_CLIENTS_JAR",
+             -Dartifact=org.apache.kafka:kafka-clients:4.4.0`, or set KAFKA_CLIENTS_JAR",
             folder.display()
         );
     };

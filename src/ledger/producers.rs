@@ -10,6 +10,9 @@ use std::time::Duration;
 /// No epoch: below every epoch that the wire can carry.
 const NO_EPOCH: i32 = i32::MIN;
 
+/// What fenced a producer where nothing of it was seen.
+pub const UNSEEN_FENCE: &str = "by an instance outside this hapax, or by its transaction's timeout";
+
 /// One producer id: who uses it, which epochs were announced, whether it is calm.
 #[derive(Debug)]
 pub struct Producer {
@@ -75,6 +78,16 @@ impl Producer {
         }
         let before = self.known_epoch.fetch_max(epoch, Ordering::Relaxed);
         before != NO_EPOCH && before < epoch
+    }
+
+    /// How the producer came to be fenced in this epoch, as far as was seen here.
+    #[must_use]
+    pub fn fenced_by(&self, epoch: Epoch) -> &'static str {
+        if self.known_epoch.load(Ordering::Relaxed) > i32::from(epoch.0) {
+            "by an instance with a newer epoch, which was seen here"
+        } else {
+            UNSEEN_FENCE
+        }
     }
 
     /// The producer is fenced in this epoch. Returns whether that is news.
@@ -165,6 +178,15 @@ mod tests {
         assert!(p.fence(Epoch(0)));
         assert!(!p.fence(Epoch(0)));
         assert!(p.fence(Epoch(1)));
+    }
+
+    #[test]
+    fn a_culprit_is_named_only_where_it_was_seen() {
+        let p = Producer::new(Time(0));
+        p.announce(Epoch(4));
+        assert_eq!(p.fenced_by(Epoch(4)), UNSEEN_FENCE);
+        p.announce(Epoch(5));
+        assert_ne!(p.fenced_by(Epoch(4)), UNSEEN_FENCE);
     }
 
     #[test]

@@ -87,6 +87,7 @@ impl Session {
         self.to_upstream.withdraw(&self.quiet);
         self.quiet.clear();
         self.inbox = Vec::new();
+        self.collecting = None;
         self.request = RequestStage::Head;
         self.release();
         self.to_client = Outbox::default();
@@ -185,5 +186,13 @@ impl Session {
                 tracing::warn!(%client, client_id, node, reason = %end, "connection closed");
             }
         }
+    }
+}
+
+/// A session that panics settles what it owes as well: batches that stay on
+/// their way for ever would hold up those behind them.
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.settle_all();
     }
 }

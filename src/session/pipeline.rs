@@ -55,6 +55,8 @@ pub(super) struct Owed {
 pub(super) enum Unpaired {
     #[error("a response came although no request is open")]
     Unasked,
+    #[error("a response came before its request had wholly come")]
+    Early,
     #[error("the response {got} came where {expected} was owed")]
     OutOfOrder { expected: i32, got: i32 },
 }

@@ -163,6 +163,15 @@ impl Session {
         Ok(self.want(frame.len))
     }
 
+    /// Whether there is room to collect the rest of a request; if not it
+    /// streams, and what is found later is forwarded.
+    fn may_collect(&mut self, frame: Frame<'_>) -> bool {
+        if self.collecting.is_none() {
+            self.collecting = self.shared.collect(frame.len);
+        }
+        self.collecting.is_some()
+    }
+
     /// Message formats before record batches have no sequences to follow.
     fn produce_unwalked(
         &mut self,
@@ -214,13 +223,16 @@ impl Session {
             return Err(self.malformed(Side::Client, WireError::Malformed { what, value }));
         }
         let all_seen = walk.done() || (topics == 1 && announced == 1 && parts.len() == 1);
-        if !all_seen && !self.may_stream(parts) {
+        if !all_seen && !self.may_stream(parts) && self.may_collect(frame) {
             return self.more(frame);
         }
         if !self.judge(parts, terms, all_seen, waker) {
             return Ok(false);
         }
-        let acts = |p: &Part| !matches!(p.action(), Action::Forward);
+        if !all_seen && parts.iter().any(|p| !p.forwards()) && !self.may_collect(frame) {
+            parts.iter_mut().for_each(Part::forward);
+        }
+        let acts = |p: &Part| !p.forwards();
         if !parts.iter().any(acts) {
             let rest = (!all_seen).then(|| {
                 // What the walk has not taken in has to be seen again.
@@ -274,7 +286,7 @@ impl Session {
 
     /// Whether the rest of a large request may be judged as it passes.
     fn may_stream(&mut self, parts: &[Part]) -> bool {
-        if self.shared.ledger.rules().mode == Mode::Observe {
+        if self.shared.ledger.rules().mode == Mode::Observe || self.authentication.pending() {
             return true;
         }
         parts.iter().all(|part| match part.batch {
@@ -291,7 +303,8 @@ impl Session {
     fn judge(&mut self, parts: &mut [Part], terms: Terms, all_seen: bool, waker: &Waker) -> bool {
         mark_repeated(parts);
         let was_held = self.held.is_some();
-        for attempt in 0..2 {
+        let mut registered = None;
+        loop {
             let patient = all_seen
                 && self
                     .held
@@ -309,12 +322,14 @@ impl Session {
                 self.release();
                 return true;
             };
-            if attempt == 0 {
-                self.hold(terms);
-                self.shared.ledger.wait(key, waker);
+            if registered == Some(key) {
+                return false;
             }
+            // The window may have changed before it was asked to wake us.
+            self.hold(terms);
+            self.shared.ledger.wait(key, waker);
+            registered = Some(key);
         }
-        false
     }
 
     fn judge_once(&mut self, parts: &mut [Part], terms: Terms, patient: bool) {
@@ -375,7 +390,7 @@ impl Session {
     fn commit(&mut self, parts: &[Part], terms: Terms) -> usize {
         let before = self.tickets.len();
         for part in parts {
-            if matches!(part.action(), Action::Forward) {
+            if part.forwards() {
                 self.commit_one(part, terms);
             }
         }
@@ -460,7 +475,7 @@ impl Session {
         let mut in_order = parts.iter();
         let keep = |_: TopicRef<'_>, _: i32| {
             let part = in_order.next();
-            part.is_none_or(|p| matches!(p.action(), Action::Forward))
+            part.is_none_or(Part::forwards)
         };
         let rebuilt = produce::retain(head.api_version, frame.bytes, keep)
             .map_err(|error| self.malformed(Side::Client, error))?;
@@ -506,12 +521,8 @@ impl Session {
         mark_repeated(&mut parts);
         self.mark_seen(&mut parts, &mut streamed.seen);
         self.judge_once(&mut parts, streamed.terms, false);
-        for part in &mut parts {
-            // Bytes have left: what is found now is forwarded and counted.
-            if let Some((_, _, verdict)) = &mut part.verdict {
-                verdict.action = Action::Forward;
-            }
-        }
+        // Bytes have left: what is found now is forwarded and counted.
+        parts.iter_mut().for_each(Part::forward);
         let tickets = self.commit(&parts, streamed.terms);
         self.pipeline.add_tickets(tickets);
         self.keep_room(parts);
@@ -572,6 +583,18 @@ impl Session {
 }
 
 impl Part {
+    /// Whether it goes on to the broker.
+    fn forwards(&self) -> bool {
+        matches!(self.action(), Action::Forward)
+    }
+
+    /// Sends it on whatever it is.
+    fn forward(&mut self) {
+        if let Some((_, _, verdict)) = &mut self.verdict {
+            verdict.action = Action::Forward;
+        }
+    }
+
     fn place(&self) -> Place {
         (Rc::as_ptr(&self.topic), self.partition)
     }

@@ -2,11 +2,12 @@
 
 use super::end::End;
 use super::outbox::Pass;
-use super::pipeline::{Owed, Reply};
+use super::pipeline::{Owed, Reply, Unpaired};
 use super::route::PREFIX;
 use super::{FIRST_PART, Session};
 use crate::events::{Event, Kind};
 use crate::ids::{NodeId, TopicId};
+use crate::ledger::UNSEEN_FENCE;
 use crate::metrics::{BadFrame, FencedBy, Side};
 use crate::session::shared::Shared;
 use crate::wire::addresses::{self, Directory, EndpointScan};
@@ -114,12 +115,12 @@ impl Session {
             self.mail_wanted = PREFIX + len;
             return Ok(false);
         }
+        if front.is_some_and(|owed| owed.sent.is_none()) {
+            return Err(self.unpaired(Unpaired::Early));
+        }
         let correlation_id = i32::from_be_bytes(*correlation_id);
-        let owed = self.pipeline.take(correlation_id).map_err(|unpaired| {
-            let bad = &self.shared.metrics.bad_frames;
-            bad.with(Side::Upstream, BadFrame::Unpaired).inc();
-            End::Unpaired(unpaired)
-        })?;
+        let taken = self.pipeline.take(correlation_id);
+        let owed = taken.map_err(|unpaired| self.unpaired(unpaired))?;
         if self.authentication.answered(owed.head.api_key) {
             self.prove();
         }
@@ -135,6 +136,12 @@ impl Session {
         self.shared.answered(&owed, true, self.now.into_std());
         self.stream_reply(pass, &owed, len)?;
         Ok(true)
+    }
+
+    fn unpaired(&self, unpaired: Unpaired) -> End {
+        let bad = &self.shared.metrics.bad_frames;
+        bad.with(Side::Upstream, BadFrame::Unpaired).inc();
+        End::Unpaired(unpaired)
     }
 
     /// Lets a response pass that need not be read whole.
@@ -300,24 +307,25 @@ impl Session {
     }
 
     fn fenced(&self, claim: &Claim, transactional_id: Option<Arc<str>>, api_key: i16) {
-        let news = claim.producer.is_none_or(|(id, epoch)| {
-            let producer = self.shared.ledger.producer(id, self.time);
-            producer.is_none_or(|p| p.fence(epoch))
+        let known = claim.producer.and_then(|(id, epoch)| {
+            let producer = self.shared.ledger.producer(id, self.time)?;
+            Some((producer, epoch))
         });
-        if news {
-            self.shared.events.record(Event {
-                producer: claim.producer.map(|(id, _)| id),
-                epoch: claim.producer.map(|(_, epoch)| epoch),
-                client_id: self.info.client_id.get().cloned(),
-                transactional_id,
-                detail: format!(
-                    "revealed by {}; by an instance outside this hapax, or by its transaction's timeout",
-                    api::name(api_key)
-                )
-                .into(),
-                ..Event::new(Kind::FencedProducer(FencedBy::Broker))
-            });
+        if known
+            .as_ref()
+            .is_some_and(|(producer, epoch)| !producer.fence(*epoch))
+        {
+            return;
         }
+        let by = known.map_or(UNSEEN_FENCE, |(producer, epoch)| producer.fenced_by(epoch));
+        self.shared.events.record(Event {
+            producer: claim.producer.map(|(id, _)| id),
+            epoch: claim.producer.map(|(_, epoch)| epoch),
+            client_id: self.info.client_id.get().cloned(),
+            transactional_id,
+            detail: format!("revealed by {}; {by}", api::name(api_key)).into(),
+            ..Event::new(Kind::FencedProducer(FencedBy::Broker))
+        });
     }
 }
 

@@ -13,6 +13,9 @@ use std::task::Waker;
 
 use super::produce::Streamed;
 
+/// The largest SASL or coordinator request that is read. Brokers accept SASL
+/// tokens of up to half of that.
+const READ_WHOLE_MAX: usize = 1024 * 1024;
 /// Bytes of the length before a frame.
 pub(super) const PREFIX: usize = 4;
 
@@ -73,7 +76,13 @@ impl Session {
         loop {
             let available = pass.rest().len();
             let moved_on = match &mut self.request {
-                RequestStage::Head => self.route_head(pass, waker)?,
+                RequestStage::Head => {
+                    let routed = self.route_head(pass, waker)?;
+                    if routed {
+                        self.collecting = None;
+                    }
+                    routed
+                }
                 RequestStage::Pass { left } => {
                     let n = available.min(*left);
                     pass.keep(n);
@@ -257,8 +266,22 @@ impl Session {
         false
     }
 
+    /// Asks for the rest of a frame; one that nobody would send that large
+    /// passes unread.
+    fn want_or_pass(&mut self, pass: &mut Pass<'_>, frame: Frame<'_>, head: RequestHead) -> bool {
+        if frame.len > READ_WHOLE_MAX {
+            return self.forward(pass, frame, head, Reply::Pass);
+        }
+        self.want(frame.len)
+    }
+
     fn route_token(&mut self, pass: &mut Pass<'_>, frame: Frame<'_>) -> Result<bool, End> {
         if !frame.whole() {
+            if frame.len > READ_WHOLE_MAX {
+                let value = i64::try_from(frame.len).unwrap_or(i64::MAX);
+                let what = "the length of a SASL token";
+                return Err(self.malformed(Side::Client, WireError::Malformed { what, value }));
+            }
             return Ok(self.want(frame.len));
         }
         self.authentication.token(frame.bytes);
@@ -277,7 +300,7 @@ impl Session {
         head: RequestHead,
     ) -> Result<bool, End> {
         if !frame.whole() {
-            return Ok(self.want(frame.len));
+            return Ok(self.want_or_pass(pass, frame, head));
         }
         let version = head.api_version;
         let Some(flexible) = header::flexible(head.api_key, version) else {
@@ -308,7 +331,7 @@ impl Session {
         head: RequestHead,
     ) -> Result<bool, End> {
         if !frame.whole() {
-            return Ok(self.want(frame.len));
+            return Ok(self.want_or_pass(pass, frame, head));
         }
         let claim = transactions::claim(head.api_key, head.api_version, frame.bytes);
         let reply = match claim {

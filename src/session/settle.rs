@@ -7,7 +7,7 @@ use super::produce::PARTS_KEPT;
 use super::route::PREFIX;
 use super::topics::Named;
 use crate::events::{Event, Kind};
-use crate::ledger::Ticket;
+use crate::ledger::{Ticket, UNSEEN_FENCE};
 use crate::metrics::{self, FencedBy, Side};
 use crate::window::{Gap, Outcome, Settled, classify};
 use crate::wire::api;
@@ -143,15 +143,12 @@ impl Session {
                 ..Event::new(Kind::Gap(metrics::GapKind::PredecessorFailed))
             });
         }
+        let producer = self.producers.get(&batch.producer);
         let fenced = matches!(error, 47 | 90) && sent.ticket.transactional;
-        if fenced
-            && self
-                .producers
-                .get(&batch.producer)
-                .is_none_or(|producer| producer.fence(batch.epoch))
-        {
+        if fenced && producer.is_none_or(|producer| producer.fence(batch.epoch)) {
+            let by = producer.map_or(UNSEEN_FENCE, |producer| producer.fenced_by(batch.epoch));
             record(Event {
-                detail: "revealed by produce; by an instance outside this hapax, or by its transaction's timeout".into(),
+                detail: format!("revealed by produce; {by}").into(),
                 ..Event::new(Kind::FencedProducer(FencedBy::Broker))
             });
         }

@@ -5,7 +5,7 @@ use crate::events::Events;
 use crate::ids::NodeId;
 use crate::ledger::{Identity, Ledger};
 use crate::metrics::{
-    Api, BadFrame, ConnectError, DisconnectCause, Metrics, Outcome, Presence, Side,
+    Api, BadFrame, ConnectError, DisconnectCause, Limit, Metrics, Outcome, Presence, Side,
 };
 use crate::session::pipeline::Owed;
 use crate::upstream::{Brokers, DialError, Learned, ProbeError, Target, ask, dial};
@@ -58,6 +58,8 @@ pub struct Shared {
     /// Addresses that lead to hapax itself.
     pub ours: Vec<SocketAddr>,
     sessions_made: AtomicU64,
+    /// Bytes of unfinished requests that sessions have set out to collect.
+    collected: AtomicUsize,
     /// Whether the last attempt to reach a broker succeeded.
     reachable: AtomicBool,
     /// Brokers whose failure was told within [`TELL_EVERY`].
@@ -86,6 +88,7 @@ impl Shared {
             sessions: DashMap::new(),
             ours,
             sessions_made: AtomicU64::new(0),
+            collected: AtomicUsize::new(0),
             reachable: AtomicBool::new(false),
             told: Mutex::default(),
             gone: Notify::new(),
@@ -221,6 +224,21 @@ impl Shared {
         (gauge.get() < limit).then(|| Presence::of(gauge))
     }
 
+    /// Sets room aside for a request that is to be collected, if there is any.
+    pub(super) fn collect(self: &Arc<Self>, bytes: usize) -> Option<Collecting> {
+        let limit = self.config.limits.collected_bytes;
+        let before = self.collected.fetch_add(bytes, Ordering::Relaxed);
+        let room = Collecting {
+            shared: Arc::clone(self),
+            bytes,
+        };
+        if before.saturating_add(bytes) <= limit {
+            return Some(room);
+        }
+        self.metrics.limit_reached.with(Limit::CollectedBytes).inc();
+        None
+    }
+
     pub(super) fn received(&self, side: Side, bytes: usize) {
         self.metrics.received_bytes.with(side).inc_by(bytes as u64);
     }
@@ -281,6 +299,20 @@ impl Shared {
             let side = side.label();
             tracing::warn!(side, likely_cause = %stranger, "these bytes are not Kafka's protocol");
         }
+    }
+}
+
+/// Room for a request that is collected, for as long as it lives.
+pub(super) struct Collecting {
+    shared: Arc<Shared>,
+    bytes: usize,
+}
+
+impl Drop for Collecting {
+    fn drop(&mut self) {
+        self.shared
+            .collected
+            .fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -353,7 +385,7 @@ impl Info {
 pub(super) struct Registered {
     shared: Arc<Shared>,
     number: u64,
-    _present: Presence,
+    present: Option<Presence>,
 }
 
 impl Registered {
@@ -363,7 +395,7 @@ impl Registered {
         Self {
             shared: Arc::clone(shared),
             number,
-            _present: Presence::of(&shared.metrics.client_connections),
+            present: Some(Presence::of(&shared.metrics.client_connections)),
         }
     }
 }
@@ -371,6 +403,8 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         self.shared.sessions.remove(&self.number);
+        // Whoever is notified counts those that are left.
+        self.present = None;
         self.shared.gone.notify_one();
     }
 }

@@ -49,6 +49,8 @@ impl Session {
             return Rc::clone(known);
         }
         let key = match topic {
+            // Who has not proven anything is not followed.
+            _ if self.authentication.pending() => None,
             TopicRef::Name(name) => topics.key(TopicName::Name(name)),
             TopicRef::Id(id) => TopicId::from_wire(id).and_then(|id| topics.key(TopicName::Id(id))),
         };

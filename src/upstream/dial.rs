@@ -5,6 +5,7 @@ use crate::config::HostPort;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::{TcpStream, lookup_host};
+use tokio::time;
 
 /// Why no address of a target could be reached.
 #[derive(Debug, thiserror::Error)]
@@ -59,27 +60,28 @@ pub async fn dial(
 ) -> Result<TcpStream, DialError> {
     let mut last = DialError::Nothing;
     for address in &target.addresses {
-        let attempt = tokio::time::timeout(timeout, dial_one(address, &ours)).await;
-        match attempt {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => last = error,
-            Err(_) => {
-                last = DialError::Timeout {
-                    address: address.clone(),
-                    after: timeout,
-                }
-            }
+        match dial_one(address, timeout, &ours).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
         }
     }
     Err(last)
 }
 
+/// Tries every address of a name; each has its own time, so that one which
+/// does not answer does not hide the others.
 async fn dial_one(
     address: &HostPort,
+    timeout: Duration,
     ours: &impl Fn(SocketAddr, Option<SocketAddr>) -> bool,
 ) -> Result<TcpStream, DialError> {
-    let resolved = lookup_host((address.host.as_str(), address.port))
+    let late = || DialError::Timeout {
+        address: address.clone(),
+        after: timeout,
+    };
+    let resolved = time::timeout(timeout, lookup_host((address.host.as_str(), address.port)))
         .await
+        .map_err(|_| late())?
         .map_err(|source| DialError::Resolve {
             address: address.clone(),
             source,
@@ -92,7 +94,11 @@ async fn dial_one(
         if ours(socket_address, None) {
             return Err(looped());
         }
-        match TcpStream::connect(socket_address).await {
+        let Ok(connected) = time::timeout(timeout, TcpStream::connect(socket_address)).await else {
+            last = late();
+            continue;
+        };
+        match connected {
             Ok(stream) if ours(socket_address, stream.local_addr().ok()) => return Err(looped()),
             Ok(stream) => {
                 // Kafka frames are written whole: Nagle would only delay them.

@@ -352,7 +352,7 @@ pub fn run(cases: &[Case]) -> ExitCode {
     }
     std::panic::set_hook(Box::new(|_| {}));
     let broker = kafka::start(&[("log.message.timestamp.after.max.ms", "9223372036854775807")]);
-    let through = std::env::var("HAPAX_DIFFERENTIAL").as_deref() != Ok("direct");
+    let through = std::env::var("DIFFERENTIAL_ROUTE").as_deref() != Ok("direct");
     let mut routes = vec![(Route::Direct, None)];
     if through {
         for (route, mode) in [(Route::Observe, "observe"), (Route::Absorb, "absorb")] {

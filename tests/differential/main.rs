@@ -3,7 +3,7 @@
 //! where a case names the rule that says otherwise.
 //!
 //! `cargo test --test differential [PART OF A CASE'S NAME]`. Needs Java and
-//! Maven. `HAPAX_DIFFERENTIAL=direct` leaves hapax out, to check the cases
+//! Maven. `DIFFERENTIAL_ROUTE=direct` leaves hapax out, to check the cases
 //! against Kafka alone.
 
 #![allow(unreachable_pub, reason = "nothing is public in a test binary")]

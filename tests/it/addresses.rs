@@ -520,10 +520,9 @@ fn a_broker_that_advertises_an_address_of_a_wildcard_listener_is_a_loop() {
     let upstream = broker::start();
     let first = free_range(PORTS + 2);
     let own = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
-    if own.connect("192.0.2.1:9").is_err() {
-        eprintln!("this machine has loopback addresses only");
-        return;
-    }
+    // Nothing is sent: this only chooses the address that would be used.
+    own.connect("192.0.2.1:9")
+        .expect("the test needs an address beside loopback");
     let own = own.local_addr().unwrap().ip().to_string();
     let listen = format!("0.0.0.0:{first}");
     let hapax = std::process::Command::new(env!("CARGO_BIN_EXE_hapax"))
