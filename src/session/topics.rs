@@ -48,13 +48,14 @@ impl Session {
         if let Some(known) = known {
             return Rc::clone(known);
         }
+        // Who has not proven anything is not followed, and makes no keys.
+        let unproven = self.authentication.pending();
         let key = match topic {
-            // Who has not proven anything is not followed.
-            _ if self.authentication.pending() => None,
+            _ if unproven => None,
             TopicRef::Name(name) => topics.key(TopicName::Name(name)),
             TopicRef::Id(id) => TopicId::from_wire(id).and_then(|id| topics.key(TopicName::Id(id))),
         };
-        if key.is_none() && topic != TopicRef::Id([0; 16]) {
+        if key.is_none() && !unproven && topic != TopicRef::Id([0; 16]) {
             self.shared.metrics.limit_reached.with(Limit::Topics).inc();
         }
         let known = key.map(|key| topics.get(key)).unwrap_or_default();
@@ -65,6 +66,9 @@ impl Session {
             metrics: self.shared.metrics.topic(label.unwrap_or(metrics::OTHER)),
             known,
         });
+        if unproven {
+            return named;
+        }
         let kept = Rc::clone(&named);
         match topic {
             TopicRef::Name(name) => self.topics.names.insert(name.into(), kept),

@@ -76,6 +76,23 @@ fn a_client_that_begins_with_produce_is_proven_by_its_exchange() {
     assert_eq!(again.answered_here(&produce(0))[0].offset, 7);
 }
 
+/// What was untracked before the proof is followed after it.
+#[test]
+fn a_client_proven_by_an_answer_is_followed_from_then_on() {
+    let world = World::new(&[]);
+    let mut pair = authenticated(&world, "OAUTHBEARER", &[b"token"]);
+    pair.write(&produce(0), 7);
+    pair.write(&produce(1), 8);
+    assert_eq!(world.verdicts("untracked"), 1.0);
+    assert_eq!(world.verdicts("forwarded"), 1.0);
+    assert_eq!(pair.answered_here(&produce(1))[0].offset, 8);
+    let topics = ["limit=\"topics\""];
+    assert_eq!(
+        world.hapax.metric("hapax_limit_reached_total", &topics),
+        0.0
+    );
+}
+
 #[test]
 fn another_user_is_left_to_the_broker() {
     let world = World::new(&[]);
