@@ -50,6 +50,8 @@ struct Known {
     /// How many of them no broker has confirmed: any client can make those up.
     unconfirmed: usize,
     next: u32,
+    /// Keys from here on were given since the last sweep.
+    unswept: u32,
 }
 
 impl Topics {
@@ -180,15 +182,19 @@ impl Topics {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Gives back what unconfirmed topics take that nobody writes to.
+    /// Gives back what unconfirmed topics take that nobody writes to. The
+    /// first batch for a topic may come while `written_to` is gathered: what
+    /// the sweep before this one has not seen stays.
     pub(super) fn sweep(&self, written_to: &HashSet<TopicKey>) {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let unused: Vec<TopicKey> = known
             .by_key
             .iter()
-            .filter(|(key, topic)| !topic.confirmed && !written_to.contains(key))
+            .filter(|(key, _)| key.0 < known.unswept && !written_to.contains(key))
+            .filter(|(_, topic)| !topic.confirmed)
             .map(|(key, _)| *key)
             .collect();
+        known.unswept = known.next;
         drop(known);
         for key in unused {
             self.retire(key);
@@ -307,8 +313,20 @@ mod tests {
         topics.learn("orders", id(1));
         assert!(topics.key(TopicName::Name(b"orders")).is_some());
         topics.sweep(&HashSet::new());
+        assert!(topics.key(TopicName::Name(b"other")).is_none());
+        topics.sweep(&HashSet::new());
         assert!(topics.key(TopicName::Name(b"other")).is_some());
         assert!(topics.key(TopicName::Name(b"orders")).is_some());
+    }
+
+    #[test]
+    fn a_topic_stays_whose_first_batch_came_during_a_sweep() {
+        let topics = Topics::new(10);
+        let key = topics.key(TopicName::Name(b"orders")).unwrap();
+        topics.sweep(&HashSet::new());
+        assert_eq!(topics.key(TopicName::Name(b"orders")), Some(key));
+        topics.sweep(&HashSet::from([key]));
+        assert_eq!(topics.key(TopicName::Name(b"orders")), Some(key));
     }
 
     /// A topic is deleted while its producer goes on: every answer 100.

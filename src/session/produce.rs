@@ -289,14 +289,16 @@ impl Session {
         if self.shared.ledger.rules().mode == Mode::Observe || self.authentication.pending() {
             return true;
         }
-        parts.iter().all(|part| match part.batch {
-            Batch::Tracked(tracked) => {
-                let time = self.time;
-                let producer = self.producer(tracked.id.producer);
-                producer.is_some_and(|producer| producer.calm(time))
-            }
-            Batch::Absent | Batch::Plain { .. } | Batch::Odd(_) => true,
-        })
+        // Before its first batch nobody knows whose request it is.
+        !parts.is_empty()
+            && parts.iter().all(|part| match part.batch {
+                Batch::Tracked(tracked) => {
+                    let time = self.time;
+                    let producer = self.producer(tracked.id.producer);
+                    producer.is_some_and(|producer| producer.calm(time))
+                }
+                Batch::Absent | Batch::Plain { .. } | Batch::Odd(_) => true,
+            })
     }
 
     /// Judges every batch. Returns `false` where the request has to wait.
