@@ -99,10 +99,8 @@ impl Session {
             .is_some_and(|owed| matches!(owed.reply, Reply::Token));
         let min = if token { 0 } else { frame::MIN_RESPONSE };
         let limit = self.shared.config.limits.frame_bytes;
-        let len = frame::length(*prefix, min, limit).map_err(|error| {
-            self.shared.bad_frame(Side::Upstream, pass.rest(), &error);
-            End::Frame(Side::Upstream, error)
-        })?;
+        let len = frame::length(*prefix, min, limit)
+            .map_err(|error| self.shared.bad_frame(Side::Upstream, pass.rest(), error))?;
         if token {
             return Ok(self.token_reply(pass, len));
         }
