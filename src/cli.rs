@@ -3,6 +3,12 @@
 //! This is the one place of each key's name and default; [`crate::config`]
 //! says what it means.
 
+mod check;
+mod wait;
+
+pub use check::CheckArgs;
+pub use wait::WaitArgs;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -35,6 +41,10 @@ pub struct Cli {
 pub enum Command {
     /// Run the proxy.
     Run(Box<RunArgs>),
+    /// Check the options of run, and with --connect the upstream, its brokers and the ports.
+    Check(Box<CheckArgs>),
+    /// Wait until a running hapax is up.
+    Wait(WaitArgs),
     /// List the producers that a running hapax follows, newest batch first.
     Producers(ProducersArgs),
     /// List the recent events of a running hapax: duplicates, gaps, fencing.
@@ -181,7 +191,11 @@ impl RunArgs {
         let cli = Cli::try_parse_from(["hapax", "run"].into_iter().chain(flags))?;
         match cli.command {
             Command::Run(args) => Ok(*args),
-            Command::Producers(_) | Command::Events(_) | Command::Version(_) => {
+            Command::Check(_)
+            | Command::Wait(_)
+            | Command::Producers(_)
+            | Command::Events(_)
+            | Command::Version(_) => {
                 unreachable!("the command is run")
             }
         }

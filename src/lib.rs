@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod check;
 pub mod cli;
 pub mod config;
 pub mod events;

@@ -4,7 +4,7 @@
 //! never meets a port that is not there yet. One acceptor hands each
 //! connection to the worker with the fewest.
 
-use crate::admin::{self, view::ProxyView};
+use crate::admin::{self, client, view::ProxyView};
 use crate::config::{self, Config};
 use crate::events::Events;
 use crate::ledger::Ledger;
@@ -72,15 +72,16 @@ pub fn run(config: Config) -> Result<Exit, RunError> {
 
 async fn serve(mut config: Config) -> Result<Exit, RunError> {
     let mut signals = Signals::new()?;
-    let bootstrap = bind(config.listen, "--listen").await?;
+    let admin_address = config.admin.listen;
+    let bootstrap = bind(config.listen, "--listen", admin_address).await?;
     config.listen = bootstrap.local_addr()?;
     let mut doors = vec![(bootstrap, Door::Bootstrap(config.listen.port()))];
     for port in config.broker_ports.clone() {
         let address = SocketAddr::new(config.listen.ip(), port);
-        let listener = bind(address, "--broker-ports").await?;
+        let listener = bind(address, "--broker-ports", admin_address).await?;
         doors.push((listener, Door::Broker(port)));
     }
-    let admin = bind(config.admin.listen, "--admin-listen").await?;
+    let admin = bind(admin_address, "--admin-listen", admin_address).await?;
     let address = admin.local_addr()?;
     tracing::info!(%address, "admin listens");
 
@@ -105,13 +106,17 @@ async fn serve(mut config: Config) -> Result<Exit, RunError> {
     Ok(drain(&shared, &mut signals).await)
 }
 
-/// Binds what `flag` says; where that fails, says what to do.
-async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, RunError> {
+/// Binds what `flag` says; where that fails, looks whether another hapax is
+/// the reason, which would answer at the same admin address.
+async fn bind(address: SocketAddr, flag: &str, admin: SocketAddr) -> Result<TcpListener, RunError> {
     let source = match TcpListener::bind(address).await {
         Ok(listener) => return Ok(listener),
         Err(source) => source,
     };
     let advice = match source.kind() {
+        ErrorKind::AddrInUse if client::is_up(admin).await => format!(
+            "another hapax is already running here (its admin page answers at {admin}); end it, or give this one other ports by --listen, --broker-ports and --admin-listen"
+        ),
         ErrorKind::AddrInUse => format!("free the port, or move {flag} to another"),
         ErrorKind::AddrNotAvailable => {
             format!("this machine does not have that address, correct {flag}")
@@ -219,7 +224,7 @@ async fn watch_upstream(shared: Arc<Shared>) {
                 if told.as_ref() != Some(&reason) {
                     tracing::warn!(
                         reason,
-                        "the upstream cannot be reached; clients are closed until it can"
+                        "the upstream cannot be reached; clients are closed until it can: hapax check --connect says more"
                     );
                     told = Some(reason);
                 }

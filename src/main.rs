@@ -10,7 +10,7 @@ use hapax::admin::client::{self, ClientError};
 use hapax::cli::{self, Cli, Command, RunArgs, VersionArgs};
 use hapax::config::Config;
 use hapax::metrics::{REVISION, RUSTC, VERSION};
-use hapax::{Exit, logging};
+use hapax::{Exit, check, logging};
 use serde_json::json;
 use tokio::runtime;
 
@@ -26,6 +26,8 @@ fn main() -> ExitCode {
     };
     match command {
         Command::Run(args) => run(*args),
+        Command::Check(args) => ExitCode::from(check::command(*args, &mut io::stdout())),
+        Command::Wait(args) => ExitCode::from(check::wait(&args)),
         Command::Producers(args) => ask(async |out| client::producers(&args, out).await),
         Command::Events(args) => ask(async |out| client::events(&args, out).await),
         Command::Version(args) => version(&args),

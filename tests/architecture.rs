@@ -36,6 +36,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "check",
+        &["admin", "cli", "config", "ids", "upstream", "wire"],
+    ),
+    (
         "listen",
         &[
             "admin", "config", "events", "ledger", "metrics", "session", "upstream", "window",

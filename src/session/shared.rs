@@ -154,7 +154,7 @@ impl Shared {
                 Some(_) => {
                     "this is what the broker advertises, or what --upstream-address-map makes of it: let it advertise what hapax can reach (advertised.listeners), or map it"
                 }
-                None => "this is --upstream",
+                None => "this is --upstream: hapax check --connect says more",
             };
             tracing::error!(
                 node, %client, repeated, reason = %error, advice,

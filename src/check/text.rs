@@ -1,0 +1,173 @@
+//! The report for a human.
+
+use std::fmt::Write;
+
+use crate::admin::client::printable;
+
+use super::report::{BrokerRow, ClusterRow, PortRow, Reach, Report, Server, Severity};
+
+/// The whole report. What came from the network cannot move a terminal's cursor.
+pub(super) fn render(report: &Report) -> String {
+    let mut text = String::new();
+    let state = match report.valid {
+        true => "✓ valid",
+        false => "✗ not valid",
+    };
+    line(&mut text, "configuration", state);
+    servers(&mut text, &report.upstream);
+    if let Some(cluster) = &report.cluster {
+        line(&mut text, "cluster", &cluster_line(cluster));
+    }
+    brokers(&mut text, &report.brokers);
+    ports(&mut text, &report.ports);
+    if let Some(clients) = &report.clients {
+        let servers = format!("bootstrap.servers={}", clients.bootstrap_servers);
+        line(&mut text, "clients set", &servers);
+        if let Some(protocol) = clients.security_protocol {
+            line(&mut text, "", &format!("security.protocol={protocol}"));
+        }
+        for hint in &clients.hints {
+            line(&mut text, "", &format!("({hint})"));
+        }
+    }
+    if report.valid && report.upstream.is_empty() {
+        let not_tried = "the upstream, its brokers and the local ports: add --connect";
+        line(&mut text, "not tried", not_tried);
+    }
+    problems(&mut text, report);
+    if !report.upstream.is_empty() {
+        let result = match report.exit_code {
+            super::DONE => "✓ clients get through",
+            super::UNAVAILABLE => "✗ clients would not get through to every broker (exit 69)",
+            _ => "✗ hapax could not serve every client from here (exit 78)",
+        };
+        text.push('\n');
+        line(&mut text, "result", result);
+    }
+    text
+}
+
+fn servers(text: &mut String, servers: &[Server]) {
+    let width = servers.iter().map(|s| s.address.chars().count()).max();
+    let width = width.unwrap_or(0);
+    for (at, server) in servers.iter().enumerate() {
+        let head = if at == 0 { "upstream" } else { "" };
+        let said = format!("{:<width$}  {}", server.address, reach(&server.reach));
+        line(text, head, &said);
+    }
+}
+
+fn cluster_line(cluster: &ClusterRow) -> String {
+    let mut said = match (&cluster.id, &cluster.sasl_mechanisms) {
+        (Some(id), _) => format!("id {id}, "),
+        (None, Some(_)) => "not told before authentication, ".to_owned(),
+        (None, None) => String::new(),
+    };
+    if let Some(controller) = cluster.controller {
+        let _ = write!(said, "controller {controller}, ");
+    }
+    let _ = write!(said, "answers like Kafka {} or newer", cluster.answers_like);
+    said
+}
+
+fn brokers(text: &mut String, brokers: &[BrokerRow]) {
+    if brokers.is_empty() {
+        return;
+    }
+    let mut rows = vec![
+        [
+            "ID",
+            "ADVERTISES",
+            "HAPAX CONNECTS TO",
+            "PORT OF HAPAX",
+            "STATE",
+        ]
+        .map(str::to_owned),
+    ];
+    rows.extend(brokers.iter().map(|broker| {
+        let port = broker
+            .port
+            .map_or_else(|| "none".to_owned(), |port| port.to_string());
+        [
+            broker.node.to_string(),
+            printable(&broker.advertised),
+            printable(&broker.reached_at),
+            port,
+            reach(&broker.reach),
+        ]
+    }));
+    let mut widths = [0; 5];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    for (at, row) in rows.iter().enumerate() {
+        let mut cells = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            let _ = write!(cells, "{cell:<width$}  ");
+        }
+        line(text, if at == 0 { "brokers" } else { "" }, &cells);
+    }
+}
+
+fn ports(text: &mut String, ports: &[PortRow]) {
+    let width = ports.iter().map(|p| p.address.chars().count()).max();
+    let width = width.unwrap_or(0);
+    for (at, port) in ports.iter().enumerate() {
+        let state = match port.state {
+            "free" => "✓ free".to_owned(),
+            "hapax" => "✓ in use by the hapax that runs here".to_owned(),
+            _ => format!("✗ taken: {}", list(&port.taken)),
+        };
+        let said = format!("{:<width$}  {state} ({})", port.address, port.flag);
+        line(text, if at == 0 { "local ports" } else { "" }, &said);
+    }
+}
+
+fn list(ports: &[u16]) -> String {
+    const SHOWN: usize = 5;
+    let shown = ports.iter().take(SHOWN).map(u16::to_string);
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match ports.len().checked_sub(SHOWN) {
+        Some(more @ 1..) => format!("{shown} and {more} more"),
+        _ => shown,
+    }
+}
+
+fn reach(reach: &Reach) -> String {
+    if let Some(fault) = &reach.fault {
+        return format!("✗ {fault}");
+    }
+    let at = reach.reached.as_deref().unwrap_or("?");
+    let ms = |ms: Option<u128>| ms.unwrap_or(0);
+    let sasl = if reach.state == "sasl" {
+        ", wants SASL"
+    } else {
+        ""
+    };
+    format!(
+        "✓ ok at {at}, connected in {} ms, answered in {} ms{sasl}",
+        ms(reach.connected_ms),
+        ms(reach.answered_ms)
+    )
+}
+
+fn problems(text: &mut String, report: &Report) {
+    for problem in &report.problems {
+        let kind = match problem.severity {
+            Severity::Warning => "warning",
+            Severity::Unreachable | Severity::Configuration => "✗ problem",
+        };
+        text.push('\n');
+        line(text, kind, &problem.message);
+        line(text, "do", &problem.advice);
+    }
+}
+
+/// A head and what it heads, in columns.
+fn line(text: &mut String, head: &str, said: &str) {
+    let line = format!("{head:<13}  {}", printable(said));
+    text.push_str(line.trim_end());
+    text.push('\n');
+}
