@@ -126,6 +126,11 @@ impl Cluster {
         self.addresses(2)
     }
 
+    /// The listener of the first node's controller, which is for nodes.
+    pub(crate) fn controller(&self) -> String {
+        format!("127.0.0.1:{}", self.ports[0] + 4)
+    }
+
     /// The real addresses of the FRONT listeners with what they advertise.
     pub(crate) fn fronts(&self) -> impl Iterator<Item = (String, String)> {
         self.ports

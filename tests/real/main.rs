@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod addresses;
 #[cfg(test)]
+mod check;
+#[cfg(test)]
 mod clients;
 #[cfg(test)]
 mod cluster;
