@@ -450,7 +450,9 @@ fn a_listener_that_wants_sasl_is_told_with_its_mechanisms() {
         "check --connect {} --upstream {upstream}",
         Ports::free(1).flags()
     ));
+    // However it is wrapped.
     let said = text(&output);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("wants SASL"), "{said}");
     assert!(said.contains("cannot list the brokers"), "{said}");
 }
@@ -583,6 +585,21 @@ fn a_client_that_speaks_tls_or_http_is_told_what_to_set() {
         client.send_raw(bytes).unwrap();
         await_until(says, SOON, || hapax.output().contains(says));
     }
+}
+
+#[test]
+fn a_client_that_tries_tls_again_and_again_does_not_fill_the_log() {
+    let peer = peer::start();
+    let hapax = hapax::start(&peer.address, "absorb", &[]);
+    for _ in 0..100 {
+        let mut client = TcpStream::connect(&hapax.bootstrap).unwrap();
+        client.write_all(b"\x16\x03\x01\x02\0\x01").unwrap();
+        let _ = client.read(&mut [0; 1]);
+    }
+    let refused = || hapax.metric("hapax_bad_frames_total", &["tls"]);
+    await_until("every try to be counted", SOON, || refused() >= 100.0);
+    let lines = hapax.output().matches("the client speaks TLS").count();
+    assert!((1..=20).contains(&lines), "{lines} lines");
 }
 
 #[test]

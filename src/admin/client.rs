@@ -184,7 +184,7 @@ pub async fn wait(args: &WaitArgs) -> Result<(), WaitError> {
 
 /// A hapax that is not up in time.
 #[derive(Debug, thiserror::Error)]
-#[error("not up within {max:?}: {reason}")]
+#[error("not up after {max:?}: {reason}")]
 pub struct WaitError {
     max: Duration,
     reason: String,

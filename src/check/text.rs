@@ -27,7 +27,7 @@ pub(super) fn render(report: &Report) -> String {
             line(&mut text, "", &format!("security.protocol={protocol}"));
         }
         for hint in &clients.hints {
-            line(&mut text, "", &format!("({hint})"));
+            wrapped(&mut text, "", &format!("({hint})"));
         }
     }
     if report.valid && report.upstream.is_empty() {
@@ -160,14 +160,69 @@ fn problems(text: &mut String, report: &Report) {
             Severity::Unreachable | Severity::Configuration => "✗ problem",
         };
         text.push('\n');
-        line(text, kind, &problem.message);
-        line(text, "do", &problem.advice);
+        wrapped(text, kind, &problem.message);
+        wrapped(text, "do", &problem.advice);
     }
 }
+
+/// A sentence on as many lines as it needs. An option stays with its value, so
+/// that it can be copied.
+fn wrapped(text: &mut String, head: &str, sentence: &str) {
+    let sentence = printable(sentence);
+    let mut rows: Vec<String> = Vec::new();
+    let mut last = "";
+    for word in sentence.split(' ') {
+        match rows.last_mut() {
+            Some(row)
+                if last.starts_with("--") || row.chars().count() + word.chars().count() < WIDTH =>
+            {
+                row.push(' ');
+                row.push_str(word);
+            }
+            _ => rows.push(word.to_owned()),
+        }
+        last = word;
+    }
+    for (at, row) in rows.iter().enumerate() {
+        line(text, if at == 0 { head } else { "" }, row);
+    }
+}
+
+/// How wide a sentence is, beside its head.
+const WIDTH: usize = 85;
 
 /// A head and what it heads, in columns.
 fn line(text: &mut String, head: &str, said: &str) {
     let line = format!("{head:<13}  {}", printable(said));
     text.push_str(line.trim_end());
     text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_is_wrapped_and_an_option_stays_with_its_value() {
+        let mut text = String::new();
+        let value = "x".repeat(60);
+        wrapped(
+            &mut text,
+            "do",
+            &format!(
+                "{} --upstream-address-map {value} and\u{1b} more",
+                "word ".repeat(15).trim()
+            ),
+        );
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines[0].starts_with("do             word"), "{text}");
+        assert!(
+            lines[1]
+                .trim_start()
+                .starts_with("--upstream-address-map x"),
+            "{text}"
+        );
+        assert!(lines[2].ends_with(r"and\u{1b} more"), "{text}");
+    }
 }

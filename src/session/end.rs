@@ -219,14 +219,16 @@ impl Session {
             End::UpstreamClosed | End::UpstreamLost(_) | End::UpstreamSilent(_) => {
                 Some(Matter::BrokerLost(self.node))
             }
-            End::Frame(..)
-            | End::Stranger(..)
-            | End::Malformed(..)
-            | End::Unpaired(_)
-            | End::UnknownVersion { .. } => Some(match end.side() {
-                Side::Client => Matter::ClientSpeech(self.info.client.ip()),
-                Side::Upstream => Matter::BrokerSpeech(self.node),
-            }),
+            End::Stranger(Side::Client, stranger) => {
+                Some(Matter::ClientStranger(self.info.client.ip(), *stranger))
+            }
+            End::Stranger(Side::Upstream, _) => Some(Matter::BrokerStranger(self.node)),
+            End::Frame(..) | End::Malformed(..) | End::Unpaired(_) | End::UnknownVersion { .. } => {
+                Some(match end.side() {
+                    Side::Client => Matter::ClientSpeech(self.info.client.ip()),
+                    Side::Upstream => Matter::BrokerSpeech(self.node),
+                })
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 //! broker that is gone, does not fill the log.
 
 use crate::ids::NodeId;
+use crate::wire::frame::Stranger;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -21,10 +22,16 @@ pub(super) enum Matter {
     BrokerLost(Option<NodeId>),
     /// What a broker says cannot be understood.
     BrokerSpeech(Option<NodeId>),
+    /// A broker speaks another protocol.
+    BrokerStranger(Option<NodeId>),
     /// What a client says cannot be understood.
     ClientSpeech(IpAddr),
+    /// A client speaks another protocol.
+    ClientStranger(IpAddr, Stranger),
     /// There are too many connections.
     Full,
+    /// The upstream is a cluster that it was not before.
+    OtherCluster,
 }
 
 /// What was told lately.
@@ -41,12 +48,17 @@ struct Telling {
 }
 
 impl Matter {
-    /// How often it may be told in [`TELL_EVERY`]: what peers say may
-    /// differ from one connection to the next.
+    /// How often it may be told in [`TELL_EVERY`]: more than once where one
+    /// connection's story may differ from the next one's.
     fn times_max(self) -> u32 {
         match self {
-            Self::Unreachable(_) | Self::Full => 1,
-            Self::BrokerLost(_) | Self::BrokerSpeech(_) | Self::ClientSpeech(_) => 10,
+            Self::Unreachable(_)
+            | Self::BrokerStranger(_)
+            | Self::ClientStranger(..)
+            | Self::Full
+            | Self::OtherCluster => 1,
+            Self::BrokerLost(_) => 3,
+            Self::BrokerSpeech(_) | Self::ClientSpeech(_) => 10,
         }
     }
 }

@@ -46,7 +46,7 @@ pub fn length(prefix: [u8; 4], min: usize, limit: usize) -> Result<usize, FrameE
 }
 
 /// A peer that speaks another protocol, by its first bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Stranger {
     /// A TLS handshake record or alert.
     Tls,
