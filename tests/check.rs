@@ -564,6 +564,29 @@ fn an_upstream_that_speaks_tls_is_told_and_not_ready() {
 }
 
 #[test]
+fn a_broker_that_cannot_be_reached_is_told_with_the_option_to_set() {
+    let upstream = kafka("cluster", &[(1, "kafka-1.invalid", 9092)]);
+    for (map, says) in [
+        (
+            "--drain-timeout=1s",
+            "start hapax with --upstream-address-map kafka-1.invalid:9092=HOST:PORT",
+        ),
+        (
+            "--upstream-address-map=kafka-1.invalid:9092=127.0.0.1:9",
+            "correct the entry kafka-1.invalid:9092=127.0.0.1:9",
+        ),
+    ] {
+        let hapax = hapax::start(&upstream, "absorb", &[map]);
+        let mut client = Client::connect(&hapax.bootstrap).unwrap();
+        client.metadata(12, &["t"]).unwrap();
+        // Node 1 of two ports has the second.
+        let mut client = TcpStream::connect(("127.0.0.1", hapax.first_port + 1)).unwrap();
+        client.write_all(API_VERSIONS).unwrap();
+        await_until(says, SOON, || hapax.output().contains(says));
+    }
+}
+
+#[test]
 fn a_wrong_upstream_port_is_told_without_a_client() {
     let hapax = hapax::start("127.0.0.1:9", "absorb", &[]);
     await_until("the cause to be told", SOON, || {

@@ -36,15 +36,24 @@ pub(super) fn render(report: &Report) -> String {
     }
     problems(&mut text, report);
     if !report.upstream.is_empty() {
-        let result = match report.exit_code {
-            super::DONE => "✓ clients get through",
-            super::UNAVAILABLE => "✗ clients would not get through to every broker (exit 69)",
-            _ => "✗ hapax could not serve every client from here (exit 78)",
-        };
         text.push('\n');
-        line(&mut text, "result", result);
+        line(&mut text, "result", result(report));
     }
     text
+}
+
+fn result(report: &Report) -> &'static str {
+    let cluster = report.cluster.as_ref();
+    let sasl = cluster.is_some_and(|cluster| cluster.sasl_mechanisms.is_some());
+    match report.exit_code {
+        super::DONE if sasl => "✓ nothing is wrong, as far as can be told without credentials",
+        super::DONE => "✓ clients get through to every broker",
+        super::UNAVAILABLE if report.brokers.is_empty() => {
+            "✗ clients would not get through (exit 69)"
+        }
+        super::UNAVAILABLE => "✗ clients would not get through to every broker (exit 69)",
+        _ => "✗ hapax could not serve every client from here (exit 78)",
+    }
 }
 
 fn servers(text: &mut String, servers: &[Server]) {

@@ -10,7 +10,7 @@ use crate::metrics::{
 use crate::session::end::End;
 use crate::session::pipeline::Owed;
 use crate::session::told::{Matter, Told, several};
-use crate::upstream::{Brokers, DialError, Learned, Own, ProbeError, Target, ask, dial};
+use crate::upstream::{Broker, Brokers, DialError, Learned, Own, ProbeError, Target, ask, dial};
 use crate::wire::frame::{FrameError, Stranger};
 use dashmap::DashMap;
 use std::net::SocketAddr;
@@ -150,16 +150,30 @@ impl Shared {
         if let Some(repeated) = self.may_tell(Matter::Unreachable(target.node)) {
             let repeated = several(repeated);
             let node = target.node.map(NodeId::to_wire);
-            let advice = match target.node {
-                Some(_) => {
-                    "this is what the broker advertises, or what --upstream-address-map makes of it: let it advertise what hapax can reach (advertised.listeners), or map it"
-                }
-                None => "this is --upstream: hapax check --connect says more",
-            };
+            let advice = self.advice(target);
             tracing::error!(
                 node, %client, repeated, reason = %error, advice,
                 "cannot reach the broker, client closed"
             );
+        }
+    }
+
+    /// What to do about a target that cannot be reached.
+    fn advice(&self, target: &Target) -> String {
+        let mut brokers = self.brokers.all().into_iter();
+        let broker = brokers.find(|broker| Some(broker.node) == target.node);
+        match broker {
+            None => "correct --upstream: hapax check --connect says more".to_owned(),
+            Some(Broker {
+                address,
+                reached_at,
+                ..
+            }) if address != reached_at => {
+                format!("correct the entry {address}={reached_at} of --upstream-address-map")
+            }
+            Some(Broker { address, .. }) => format!(
+                "the broker advertises {address}: let it advertise what hapax can reach (advertised.listeners), or start hapax with --upstream-address-map {address}=HOST:PORT"
+            ),
         }
     }
 

@@ -12,9 +12,7 @@ use tokio::time::timeout;
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
     /// The name is not known here.
-    #[error(
-        "{address} does not resolve here ({source}); if brokers advertise it, map it with --upstream-address-map"
-    )]
+    #[error("{address} does not resolve here ({source})")]
     Resolve {
         /// What was looked up.
         address: HostPort,
