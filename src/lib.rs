@@ -11,6 +11,7 @@ pub mod ledger;
 pub mod listen;
 pub mod logging;
 pub mod metrics;
+pub mod ports;
 pub mod session;
 pub mod upstream;
 pub mod window;

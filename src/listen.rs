@@ -9,6 +9,7 @@ use crate::config::{self, Config};
 use crate::events::Events;
 use crate::ledger::Ledger;
 use crate::metrics::{DisconnectCause, EvictionReason, Metrics};
+use crate::ports;
 use crate::session::{Door, Shared};
 use crate::upstream::{Brokers, Own};
 use crate::window::{Mode, Rules};
@@ -117,14 +118,7 @@ async fn bind(address: SocketAddr, flag: &str, admin: SocketAddr) -> Result<TcpL
         ErrorKind::AddrInUse if client::is_up(admin).await => format!(
             "another hapax is already running here (its admin page answers at {admin}); end it, or give this one other ports by --listen, --broker-ports and --admin-listen"
         ),
-        ErrorKind::AddrInUse => format!("free the port, or move {flag} to another"),
-        ErrorKind::AddrNotAvailable => {
-            format!("this machine does not have that address, correct {flag}")
-        }
-        ErrorKind::PermissionDenied => {
-            format!("ports below 1024 are for root, move {flag} to a higher one")
-        }
-        _ => format!("move {flag} to another address or port"),
+        kind => ports::advice(flag, address, kind),
     };
     Err(RunError::Bind {
         address,

@@ -1,8 +1,11 @@
 //! What to do about each thing that can be wrong.
 
+use std::io;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
 use crate::config::HostPort;
+use crate::ports;
 use crate::upstream::Broker;
 use crate::wire::frame::Stranger;
 
@@ -161,13 +164,13 @@ pub(super) fn shared_home(one: &Broker, other: &Broker) -> Problem {
     }
 }
 
-/// A port of hapax that another program has.
-pub(super) fn taken(flag: &str, address: &str, why: &str) -> Problem {
+/// Addresses, `which` of them, that hapax cannot listen on.
+pub(super) fn taken(flag: &str, which: &str, first: SocketAddr, error: &io::Error) -> Problem {
     Problem {
         code: "port_taken",
         severity: Severity::Configuration,
-        message: format!("hapax cannot listen on {address} ({why})"),
-        advice: format!("free it, or move {flag}"),
+        message: format!("hapax cannot listen on {which} ({error})"),
+        advice: ports::advice(flag, first, error.kind()),
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) async fn look(config: &Config, problems: &mut Vec<Problem>) -> Vec<Po
                 count => format!(" and {} more of {flag}", count - 1),
             };
             let which = format!("{first}{others}");
-            problems.push(advice::taken(flag, &which, &error.to_string()));
+            problems.push(advice::taken(flag, &which, *first, error));
         }
         PortRow {
             flag,
