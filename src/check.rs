@@ -34,7 +34,7 @@ use crate::upstream::{Broker, Brokers, Own};
 use crate::wire::metadata::Cluster;
 
 use examine::{Examined, Fault, Found, examine};
-use report::{BrokerRow, Clients, ClusterRow, Problem, Report, Server};
+use report::{BrokerRow, Clients, ClusterRow, Problem, Report, Server, Severity};
 
 /// Addresses that are examined at a time.
 const AT_A_TIME: usize = 32;
@@ -100,9 +100,14 @@ async fn look(config: &Config) -> Report {
     let examined = examine_all(&config.upstream, config.timeouts.connect, &own).await;
     let seen = examined.iter().find_map(|examined| examined.kafka());
     let servers = config.upstream.iter().zip(&examined);
+    // One that serves is enough: hapax tries them in turn.
+    let severity = match seen {
+        Some(_) => Severity::Warning,
+        None => Severity::Unreachable,
+    };
     for (address, examined) in servers.clone() {
         if let Found::Fault(fault) = &examined.found {
-            problems.push(advice::of_server(address, fault, seen.is_some()));
+            problems.push(advice::of_server(address, fault, severity));
         }
     }
     let cluster = seen.and_then(|kafka| kafka.cluster.as_ref());

@@ -275,6 +275,9 @@ fn a_good_cluster_is_told_with_the_port_of_each_broker() {
     );
     let row = said.lines().find(|line| line.contains("70002")).unwrap();
     assert!(row.contains(&ports.broker(2).to_string()), "{row}");
+    let resolved = &report["brokers"][2]["resolved"];
+    assert!(resolved.as_array().unwrap().contains(&"127.0.0.1".into()));
+    assert!(row.contains("(resolves to"), "{row}");
     assert!(said.contains("✓ clients get through"), "{said}");
 }
 

@@ -12,8 +12,8 @@ use crate::wire::frame::Stranger;
 use super::examine::Fault;
 use super::report::{Problem, Severity};
 
-/// A bootstrap server that does not serve; a warning where another one does.
-pub(super) fn of_server(address: &HostPort, fault: &Fault, another: bool) -> Problem {
+/// A bootstrap server that does not serve.
+pub(super) fn of_server(address: &HostPort, fault: &Fault, severity: Severity) -> Problem {
     let advice = match fault {
         Fault::Resolve(_) => {
             "correct the name in --upstream; names of containers and pods resolve only inside their own network"
@@ -36,10 +36,6 @@ pub(super) fn of_server(address: &HostPort, fault: &Fault, another: bool) -> Pro
         Fault::NotKafka(_) => "give the port of a Kafka listener",
         Fault::Controller => "give the port of a broker's listener for clients",
         Fault::OtherCluster => "name the servers of one cluster in --upstream",
-    };
-    let severity = match another {
-        true => Severity::Warning,
-        false => Severity::Unreachable,
     };
     Problem {
         code: fault.code(),

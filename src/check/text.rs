@@ -61,7 +61,11 @@ fn servers(text: &mut String, servers: &[Server]) {
     let width = width.unwrap_or(0);
     for (at, server) in servers.iter().enumerate() {
         let head = if at == 0 { "upstream" } else { "" };
-        let said = format!("{:<width$}  {}", server.address, reach(&server.reach));
+        let said = format!(
+            "{:<width$}  {}",
+            server.address,
+            reach(&server.address, &server.reach)
+        );
         line(text, head, &said);
     }
 }
@@ -102,7 +106,7 @@ fn brokers(text: &mut String, brokers: &[BrokerRow]) {
             printable(&broker.advertised),
             printable(&broker.reached_at),
             port,
-            reach(&broker.reach),
+            reach(&broker.reached_at, &broker.reach),
         ]
     }));
     let mut widths = [0; 5];
@@ -144,22 +148,32 @@ fn list(ports: &[u16]) -> String {
     }
 }
 
-fn reach(reach: &Reach) -> String {
+fn reach(address: &str, reach: &Reach) -> String {
+    let resolved = resolved(address, reach);
     if let Some(fault) = &reach.fault {
-        return format!("✗ {fault}");
+        return format!("✗ {fault}{resolved}");
     }
     let at = reach.reached.as_deref().unwrap_or("?");
     let ms = |ms: Option<u128>| ms.unwrap_or(0);
-    let sasl = if reach.state == "sasl" {
-        ", wants SASL"
-    } else {
-        ""
+    let sasl = match reach.state {
+        "sasl" => ", wants SASL",
+        _ => "",
     };
     format!(
-        "✓ ok at {at}, connected in {} ms, answered in {} ms{sasl}",
+        "✓ ok at {at}, connected in {} ms, answered in {} ms{sasl}{resolved}",
         ms(reach.connected_ms),
         ms(reach.answered_ms)
     )
+}
+
+/// What a name resolves to; nothing for an address.
+fn resolved(address: &str, reach: &Reach) -> String {
+    let host = address.trim_start_matches('[');
+    match reach.resolved.as_slice() {
+        [] => String::new(),
+        [only] if host.starts_with(&**only) => String::new(),
+        all => format!(" (resolves to {})", all.join(", ")),
+    }
 }
 
 fn problems(text: &mut String, report: &Report) {
