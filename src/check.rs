@@ -43,7 +43,7 @@ const AT_A_TIME: usize = 32;
 pub fn command(args: CheckArgs, out: &mut impl Write) -> u8 {
     let CheckArgs { connect, json, run } = args;
     let mut report = match run.into_config() {
-        Err(error) => Report::invalid(error.to_string()),
+        Err(error) => Report::invalid(&error.to_string()),
         Ok(config) if connect => match block_on(look(&config)) {
             Ok(report) => report,
             Err(error) => {

@@ -125,18 +125,17 @@ pub(super) enum Severity {
 }
 
 impl Report {
-    /// Options that hapax does not take.
-    pub(super) fn invalid(message: String) -> Self {
-        let problem = Problem {
+    /// Options that hapax does not take; a line for each reason.
+    pub(super) fn invalid(reasons: &str) -> Self {
+        let problem = |line: &str| Problem {
             code: "configuration",
             severity: Severity::Configuration,
-            message,
+            message: line.to_owned(),
             advice: "hapax run --help lists every option with its default".to_owned(),
         };
         Self {
             valid: false,
-            clients: None,
-            problems: vec![problem],
+            problems: reasons.lines().map(problem).collect(),
             exit_code: CONFIGURATION,
             ..Self::empty()
         }
