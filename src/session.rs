@@ -142,14 +142,7 @@ async fn open(
 ) -> Option<(Box<Session>, shared::Registered)> {
     let info = Arc::new(Info::new(&client, door));
     let registered = shared::Registered::new(&shared, &info);
-    let mut first = [0; 1];
-    let patience = shared.config.timeouts.first_request;
-    let cause = match tokio::time::timeout(patience, client.peek(&mut first)).await {
-        Ok(Ok(1..)) => None,
-        Ok(_) => Some(DisconnectCause::Client),
-        Err(_) => Some(DisconnectCause::Idle),
-    };
-    if let Some(cause) = cause {
+    if let Err(cause) = first_request(&shared, &client).await {
         shared.disconnected(cause);
         return None;
     }
@@ -166,52 +159,72 @@ async fn open(
         }
     };
     info.connected(target.node, &upstream);
-    let advertised = shared.advertised(&client);
-    let loopback = client
-        .local_addr()
-        .is_ok_and(|a| a.ip().to_canonical().is_loopback());
-    let authentication = Authentication::new(loopback);
-    let now = Instant::now();
-    let session = Session {
-        realm: shared.ledger.realm(&authentication.identity()),
-        link: shared.ledger.link(),
-        time: shared.ledger.time(now.into_std()),
-        info,
-        client,
-        upstream,
-        node: target.node,
-        inbox: Vec::new(),
-        inbox_wanted: 0,
-        request: RequestStage::Head,
-        blocked: None,
-        held: None,
-        collecting: None,
-        to_upstream: Outbox::default(),
-        quiet: Vec::new(),
-        mail: Vec::new(),
-        mail_wanted: 0,
-        reply: ReplyStage::Head,
-        to_client: Outbox::default(),
-        pipeline: Pipeline::default(),
-        tickets: VecDeque::new(),
-        authentication,
-        advertised,
-        topics: TopicCache::default(),
-        producers: HashMap::new(),
-        scratch: Scratch::default(),
-        client_eof: false,
-        upstream_shut: false,
-        heard: now,
-        taken: now,
-        orphan: None,
-        now,
-        timer: None,
-        shared,
-    };
+    let session = Session::new(shared, info, client, upstream, target.node);
     Some((Box::new(session), registered))
 }
 
+/// Waits until the client says something.
+async fn first_request(shared: &Shared, client: &TcpStream) -> Result<(), DisconnectCause> {
+    let patience = shared.config.timeouts.first_request;
+    match tokio::time::timeout(patience, client.peek(&mut [0])).await {
+        Ok(Ok(1..)) => Ok(()),
+        Ok(_) => Err(DisconnectCause::Client),
+        Err(_) => Err(DisconnectCause::Idle),
+    }
+}
+
 impl Session {
+    fn new(
+        shared: Arc<Shared>,
+        info: Arc<Info>,
+        client: TcpStream,
+        upstream: TcpStream,
+        node: Option<NodeId>,
+    ) -> Self {
+        let advertised = shared.advertised(&client);
+        let loopback = client
+            .local_addr()
+            .is_ok_and(|a| a.ip().to_canonical().is_loopback());
+        let authentication = Authentication::new(loopback);
+        let now = Instant::now();
+        Self {
+            realm: shared.ledger.realm(&authentication.identity()),
+            link: shared.ledger.link(),
+            time: shared.ledger.time(now.into_std()),
+            info,
+            client,
+            upstream,
+            node,
+            inbox: Vec::new(),
+            inbox_wanted: 0,
+            request: RequestStage::Head,
+            blocked: None,
+            held: None,
+            collecting: None,
+            to_upstream: Outbox::default(),
+            quiet: Vec::new(),
+            mail: Vec::new(),
+            mail_wanted: 0,
+            reply: ReplyStage::Head,
+            to_client: Outbox::default(),
+            pipeline: Pipeline::default(),
+            tickets: VecDeque::new(),
+            authentication,
+            advertised,
+            topics: TopicCache::default(),
+            producers: HashMap::new(),
+            scratch: Scratch::default(),
+            client_eof: false,
+            upstream_shut: false,
+            heard: now,
+            taken: now,
+            orphan: None,
+            now,
+            timer: None,
+            shared,
+        }
+    }
+
     async fn run(mut self: Box<Self>) {
         let gauge = self.shared.metrics.upstream_connections_of(self.node);
         let _connected = Presence::of(&gauge);
