@@ -9,9 +9,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use hapax::events::Kind;
 use hapax::explain::{self, Api, Explanation, PerClient, Retry, Settles};
 use hapax::ids::{BatchId, Epoch, ProducerId, Sequence};
-use hapax::metrics::{EventName, GapKind, Metrics, SequenceError, Verdict};
+use hapax::metrics::{EventName, FencedBy, GapKind, Metrics, SequenceError, Verdict};
 use hapax::window::{
     Acks, Action, Arrival, Link, Mode, Outcome, Realm, Rules, Sender, Time, Window, classify,
 };
@@ -112,6 +113,37 @@ fn what_hapax_tells_is_explained() {
     for label in labels {
         let entry = explain::find(label).unwrap_or_else(|unknown| panic!("{label}: {unknown}"));
         assert_eq!(entry.name.to_lowercase(), label);
+    }
+}
+
+#[test]
+fn an_event_leads_to_its_own_explanation() {
+    let mut kinds = vec![
+        Kind::DuplicateAbsorbed,
+        Kind::DuplicateForwarded,
+        Kind::SequenceReuse,
+        Kind::Overlap,
+        Kind::StaleEpoch,
+        Kind::EpochBump,
+        Kind::Disagreement,
+        Kind::LogTruncated,
+    ];
+    kinds.extend(GapKind::ALL.iter().map(|kind| Kind::Gap(*kind)));
+    kinds.extend(FencedBy::ALL.iter().map(|by| Kind::FencedProducer(*by)));
+    let names: BTreeSet<_> = kinds.iter().map(|kind| kind.label()).collect();
+    assert_eq!(names.len(), EventName::ALL.len(), "a kind is missing here");
+    for kind in kinds {
+        let entry = kind.explanation();
+        let gap = matches!(kind, Kind::Gap(_));
+        let expected = if gap {
+            kind.detail().unwrap()
+        } else {
+            kind.label()
+        };
+        assert_eq!(entry.name, expected);
+        let found = explain::find(entry.name).unwrap();
+        assert_eq!(found.says, entry.says);
+        assert!(entry.says.ends_with('.') && entry.hint().ends_with('.'));
     }
 }
 

@@ -39,6 +39,12 @@ fn check_event(world: &World, expected: &Value) {
         let time = event.remove("time").unwrap();
         assert!(time.as_str().unwrap().ends_with('Z'), "{time}");
         event.remove("detail");
+        for words in ["sentence", "hint"] {
+            let words = event.remove(words).unwrap();
+            assert!(words.as_str().unwrap().ends_with('.'), "{words}");
+        }
+        let explain = event.remove("explain").unwrap();
+        assert!([&event["event"], event.get("kind").unwrap_or(&Value::Null)].contains(&&explain));
     }
     assert_eq!(events, std::slice::from_ref(expected));
     let name = expected["event"].as_str().unwrap();
