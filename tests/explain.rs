@@ -16,7 +16,7 @@ use hapax::metrics::{EventName, FencedBy, GapKind, Metrics, SequenceError, Verdi
 use hapax::window::{
     Acks, Action, Arrival, Link, Mode, Outcome, Realm, Rules, Sender, Time, Window, classify,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The codes that a response may carry. Sources: the list above each class
 /// `org.apache.kafka.common.requests.*Response` of Kafka 4.0; the comments in
@@ -251,6 +251,34 @@ fn every_query_names_series_that_exist() {
         assert!(found, "{query}");
     }
     assert!(queries > 40, "{queries}");
+}
+
+#[test]
+fn prometheus_takes_every_query() {
+    let queries: BTreeSet<&str> = explain::all()
+        .flat_map(|entry| entry.promql.iter().copied())
+        .collect();
+    let rules: Vec<Value> = queries
+        .iter()
+        .enumerate()
+        .map(|(at, query)| json!({ "record": format!("q{at}"), "expr": query }))
+        .collect();
+    // JSON is YAML.
+    let file = json!({ "groups": [{ "name": "explained", "rules": rules }] });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.yaml");
+    std::fs::write(&path, file.to_string()).unwrap();
+    let output = Command::new("promtool")
+        .args(["check", "rules"])
+        .arg(&path)
+        .output()
+        .expect("promtool runs: apt-get install prometheus");
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains(&format!("{} rules found", queries.len())),
+        "{said}"
+    );
 }
 
 const RULES: Rules = Rules {

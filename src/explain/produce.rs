@@ -65,7 +65,8 @@ pub(super) const ALL: &[Explanation] = &[
         ],
         clients: PerClient {
             java: "Produce: fails the batch, idempotent: bumps its epoch. Else: fatal.",
-            librdkafka: "InitProducerId: retries. Else: as an error that is not retriable.",
+            librdkafka: "Produce: fails the messages; idempotent: bumps its epoch. \
+                         InitProducerId: retries. Else: abort the transaction.",
             franz_go: "Produce: fails what it buffers for the partition. AddOffsetsToTxn and \
                        EndTxn: abort the transaction; EndTxn's outcome is open.",
             sarama: "Produce: error and epoch bump. Else: fatal.",
@@ -263,7 +264,10 @@ pub(super) const ALL: &[Explanation] = &[
             "Bring the missing replica back: under-replicated partitions tell which.",
             "Three replicas with min.insync.replicas=2 stand the loss of one broker.",
         ],
-        promql: &["rate(hapax_verdicts_total{verdict=\"mirrored\"}[5m]) > 0"],
+        promql: &[
+            "rate(hapax_requests_total{api=\"produce\",outcome=\"error\"}[5m]) > 0",
+            "rate(hapax_verdicts_total{verdict=\"mirrored\"}[5m]) > 0",
+        ],
         see: &["mirrored", "20"],
         ..error(
             19,
@@ -347,7 +351,7 @@ pub(super) const ALL: &[Explanation] = &[
                  2.8 want IDEMPOTENT_WRITE, at Produce too.",
         causes: &["A newer client: Java 3.0.1 and later are idempotent unless told not to be."],
         clients: PerClient {
-            java: "ClusterAuthorizationException from sends; asks again with later ones.",
+            java: "Fails what waits to be sent; asks again with later sends.",
             librdkafka: "Fatal: the producer is dead.",
             franz_go: "Fails everything that it buffers.",
             sarama: "NewAsyncProducer fails.",
@@ -526,7 +530,6 @@ pub(super) const ALL: &[Explanation] = &[
         causes: &[
             "The transaction timed out and was aborted before the request came.",
             "One producer id used with and without transactions, or by two programs.",
-            "A proxy that caps Produce below 12 and leaves transaction.version 2 announced.",
         ],
         clients: PerClient {
             java: "Produce in a transaction: abort. Coordinators: fatal.",

@@ -396,6 +396,32 @@ fn promtool_finds_nothing_wrong_with_the_metrics() {
 }
 
 #[test]
+fn hapax_events_says_once_what_a_kind_of_event_means_and_the_log_how_to_read_on() {
+    let world = World::new(&[]);
+    let mut pair = world.informed();
+    pair.write(&produce(0), 0);
+    told(&mut pair, &produce(5), 45, 0);
+    pair.write(&produce(1), 1);
+    told(&mut pair, &produce(9), 45, 0);
+    let events = Command::new(env!("CARGO_BIN_EXE_hapax"))
+        .args(["events", "--admin", &world.hapax.admin])
+        .output()
+        .unwrap();
+    let printed = String::from_utf8(events.stdout).unwrap();
+    let gaps = printed.matches(" gap (never_seen) orders-0 ").count();
+    assert_eq!(gaps, 2, "{printed}");
+    let read_on = printed
+        .matches("    More: hapax explain never_seen\n")
+        .count();
+    assert_eq!(read_on, 1, "{printed}");
+    let line = world.hapax.output();
+    assert!(
+        line.contains("\"explain\":\"hapax explain never_seen\""),
+        "{line}"
+    );
+}
+
+#[test]
 fn a_connection_is_shown_with_what_it_does() {
     let world = World::new(&[]);
     let mut pair = world.pair();
