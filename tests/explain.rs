@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -59,9 +59,6 @@ const CARRIED: &[(Api, &[i16])] = &[
     ),
 ];
 
-/// `RetriableException` of Kafka 4.4.0's `Errors`, among those explained.
-const RETRIABLE: &[i16] = &[2, 3, 6, 7, 13, 14, 15, 16, 19, 20, 51, 56, 100];
-
 fn hapax(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
     command.env_clear().args(arguments).output().unwrap()
@@ -93,14 +90,42 @@ fn every_error_of_a_response_is_explained_with_the_apis_that_carry_it() {
     }
 }
 
+/// Name, exception and retriability of each code, from Kafka's own client.
+fn kafkas_errors() -> BTreeMap<i16, (String, String, bool)> {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let run = |command: &mut Command| {
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let jars = run(Command::new(tests.join("kafka/kafka")).args(["jars", "4.4.0"]));
+    let mut java = Command::new("java");
+    java.arg("-cp").arg(format!("{}/*", jars.trim()));
+    let listed = run(java.arg(tests.join("explain/ListErrors.java")));
+    let errors = listed.lines().map(|line| {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let [code, name, exception, retriable] = fields[..] else {
+            panic!("{line}");
+        };
+        let retriable = retriable.parse().unwrap();
+        let error = (name.to_owned(), exception.to_owned(), retriable);
+        (code.parse().unwrap(), error)
+    });
+    errors.collect()
+}
+
 #[test]
-fn retriable_is_what_kafkas_client_calls_so() {
-    let retriable: Vec<i16> = explain::all()
-        .filter_map(Explanation::code)
-        .filter(|error| error.retry == Retry::Again)
-        .map(|error| error.code)
-        .collect();
-    assert_eq!(retriable, RETRIABLE);
+fn names_and_retriable_are_those_of_kafkas_client() {
+    let kafkas = kafkas_errors();
+    assert!(kafkas.len() > 100, "{}", kafkas.len());
+    for entry in explain::all() {
+        let Some(error) = entry.code() else { continue };
+        let (name, exception, retriable) = &kafkas[&error.code];
+        assert_eq!(entry.name, name);
+        assert_eq!(explain::names_of(error.code).java, exception);
+        assert_eq!(error.retry == Retry::Again, *retriable, "{name}");
+    }
 }
 
 #[test]
