@@ -336,6 +336,27 @@ fn arrival(first: i32) -> Arrival {
 
 /// What becomes of a batch behind one that was answered with `code`.
 fn follower_of(code: i16, base_offset: Option<i64>) -> Action {
+    window_after(code, base_offset)
+        .judge(&arrival(2), &RULES)
+        .action
+}
+
+/// How often such a batch is answered in the broker's place.
+fn answers_to_follower_of(code: i16) -> usize {
+    let mut window = window_after(code, None);
+    let mut answers = 0;
+    loop {
+        let verdict = window.judge(&arrival(2), &RULES);
+        let Action::Mirror(code) = verdict.action else {
+            return answers;
+        };
+        window.mirrored(&arrival(2), &verdict, code);
+        answers += 1;
+    }
+}
+
+/// A window with a batch that was written and one that was answered with `code`.
+fn window_after(code: i16, base_offset: Option<i64>) -> Window {
     let mut window = Window::new(Time(0));
     let sender = Sender {
         acks: Acks::All,
@@ -350,7 +371,7 @@ fn follower_of(code: i16, base_offset: Option<i64>) -> Action {
         let outcome = classify(code, offset, -1, None);
         let _ = window.settle(attempt, &arrival.batch, &sender, outcome, &RULES, Time(0));
     }
-    window.judge(&arrival(2), &RULES).action
+    window
 }
 
 #[test]
@@ -371,6 +392,10 @@ fn what_is_said_of_hapax_is_what_the_window_does() {
             .split_whitespace()
             .collect::<Vec<_>>()
             .join(" ");
+        if let Action::Mirror(_) = follower {
+            assert_eq!(answers_to_follower_of(code), 3, "{code}");
+            assert!(words.contains("three times at most"), "{code}: {words}");
+        }
         match settles {
             Settles::Written => {
                 assert_eq!(without, Outcome::Written(None), "{code}");

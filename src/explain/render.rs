@@ -31,7 +31,7 @@ pub fn text(entry: &Explanation) -> String {
     }
     text.queries("Watch", entry.promql);
     if !entry.see.is_empty() {
-        let see = format!("hapax explain {}", entry.see.join(" | "));
+        let see = format!("{} (hapax explain NAME)", entry.see.join(", "));
         text.paragraph("More", &see);
     }
     text.0
