@@ -42,6 +42,22 @@ const UNHANDLED_OFFSETS: PerClient = PerClient {
 
 pub(super) const ALL: &[Explanation] = &[
     Explanation {
+        says: "The partition has no leader at the moment.",
+        raised: "Brokers in Metadata answers, while a leader is being elected; clients log it as \
+                 a warning.",
+        causes: &[
+            "The topic was just created.",
+            "The partition's brokers are all down, or none of them was in sync.",
+        ],
+        hapax: "Relays the answer with its own addresses in it.",
+        advice: &[
+            "Nothing, if it ends within seconds: clients ask again.",
+            "If it lasts, see kafka-topics.sh --describe --unavailable-partitions.",
+        ],
+        see: &["3", "6"],
+        ..Explanation::error(5, "LEADER_NOT_AVAILABLE", Retry::Again, &[])
+    },
+    Explanation {
         says: "The text beside a committed offset is too long.",
         raised: "The group coordinator, for metadata above offset.metadata.max.bytes (4096).",
         causes: &["An application that keeps state in the metadata of its commits."],
@@ -286,6 +302,22 @@ pub(super) const ALL: &[Explanation] = &[
             Retry::Abort,
             &[AddPartitionsToTxn],
         )
+    },
+    Explanation {
+        aliases: &["_AUTHENTICATION", "authentication"],
+        says: "The login failed.",
+        raised: "The broker at SaslAuthenticate, before the client may send anything else.",
+        causes: &[
+            "A wrong user, password or token, or one that the broker does not have yet.",
+            "Kerberos or MSK IAM through a rewritten address, which they sign.",
+        ],
+        hapax: "It passes SASL through: user and password are those of the broker.",
+        advice: &[
+            "Log in direct once, with the same settings: it should fail in the same way.",
+            "Kerberos and MSK IAM clients have to go to the brokers direct.",
+        ],
+        promql: &["rate(hapax_client_disconnects_total{cause=\"upstream\"}[5m]) > 0"],
+        ..Explanation::error(58, "SASL_AUTHENTICATION_FAILED", Retry::Never, &[])
     },
     Explanation {
         says: "There is no such consumer group.",

@@ -35,6 +35,16 @@ pub(super) const ALL: &[(i16, PerClient)] = &[
         ),
     ),
     (
+        5,
+        names(
+            "LeaderNotAvailableException",
+            "LEADER_NOT_AVAILABLE",
+            "LeaderNotAvailable",
+            "ErrLeaderNotAvailable",
+            "LEADER_NOT_AVAILABLE",
+        ),
+    ),
+    (
         6,
         names(
             "NotLeaderOrFollowerException",
@@ -392,6 +402,16 @@ pub(super) const ALL: &[(i16, PerClient)] = &[
             "KafkaStorageError",
             "ErrKafkaStorageError",
             "KAFKA_STORAGE_ERROR",
+        ),
+    ),
+    (
+        58,
+        names(
+            "SaslAuthenticationException",
+            "SASL_AUTHENTICATION_FAILED",
+            "SaslAuthenticationFailed",
+            "ErrSASLAuthenticationFailed",
+            "SASL_AUTHENTICATION_FAILED",
         ),
     ),
     (

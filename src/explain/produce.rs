@@ -572,7 +572,8 @@ pub(super) const ALL: &[Explanation] = &[
             librdkafka: "TxnOffsetCommit: fatal. Else: abort the transaction.",
             franz_go: "Fails the producer id; recovers at the next transaction unless \
                        transaction.version is 2.",
-            sarama: "Abort with a new InitProducerId (brokers 2.5 and newer), else fatal.",
+            sarama: "TxnOffsetCommit: fatal. Else: abort, with a new producer id; brokers before \
+                     2.5: fatal.",
             kafkajs: "Rejects.",
         },
         advice: &[

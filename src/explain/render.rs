@@ -160,7 +160,7 @@ fn settled(settles: Settles, mirrored: i16) -> String {
 
 fn carried_by(carriers: &[Api]) -> String {
     if carriers.is_empty() {
-        return "no response to a producer".to_owned();
+        return "no answer to a write or a transaction".to_owned();
     }
     if carriers.len() == Api::ALL.len() {
         return "Produce and all requests of transactions".to_owned();
