@@ -21,6 +21,10 @@ use crate::config::{
 };
 use crate::logging;
 
+mod explain;
+
+pub use explain::ExplainArgs;
+
 /// The command line.
 #[derive(Parser, Debug)]
 #[command(name = "hapax", version, about, max_term_width = 100)]
@@ -39,6 +43,8 @@ pub enum Command {
     Producers(ProducersArgs),
     /// List the recent events of a running hapax: duplicates, gaps, fencing.
     Events(EventsArgs),
+    /// Say what an error, event or verdict means and what to do.
+    Explain(ExplainArgs),
     /// Say which build this is.
     Version(VersionArgs),
 }
@@ -181,7 +187,10 @@ impl RunArgs {
         let cli = Cli::try_parse_from(["hapax", "run"].into_iter().chain(flags))?;
         match cli.command {
             Command::Run(args) => Ok(*args),
-            Command::Producers(_) | Command::Events(_) | Command::Version(_) => {
+            Command::Producers(_)
+            | Command::Events(_)
+            | Command::Explain(_)
+            | Command::Version(_) => {
                 unreachable!("the command is run")
             }
         }

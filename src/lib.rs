@@ -5,6 +5,7 @@ pub mod admin;
 pub mod cli;
 pub mod config;
 pub mod events;
+pub mod explain;
 pub mod ids;
 pub mod ledger;
 pub mod listen;
