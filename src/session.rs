@@ -19,7 +19,7 @@ mod telling;
 mod topics;
 
 use crate::ids::{NodeId, ProducerId};
-use crate::ledger::{Link, Producer, Realm};
+use crate::ledger::{Hasher, Link, Producer, Realm};
 use crate::metrics::{DisconnectCause, Presence, Side};
 use crate::window::Time;
 use end::{End, ORPHAN_PATIENCE};
@@ -109,7 +109,7 @@ struct Session {
     /// The host that clients are told for every broker.
     advertised: Arc<str>,
     topics: TopicCache,
-    producers: HashMap<ProducerId, Arc<Producer>>,
+    producers: HashMap<ProducerId, Arc<Producer>, Hasher>,
     scratch: Scratch,
 
     client_eof: bool,
@@ -212,7 +212,7 @@ impl Session {
             authentication,
             advertised,
             topics: TopicCache::default(),
-            producers: HashMap::new(),
+            producers: HashMap::default(),
             scratch: Scratch::default(),
             client_eof: false,
             upstream_shut: false,
