@@ -3,7 +3,9 @@
 //! file, so that a change of cost shows in a diff, and a cost more than 5%
 //! above its record fails.
 //!
-//! `cargo bench --bench instructions` compares, `-- --record` writes the record.
+//! `cargo bench --bench instructions` compares, `-- --record` writes the record,
+//! `-- PART` runs the scenarios whose name has that part. callgrind_annotate reads
+//! target/tmp/callgrind.out, which the last run leaves.
 
 #![expect(
     clippy::unwrap_used,
@@ -96,15 +98,16 @@ const PLAIN: Scenario = Scenario {
 
 fn main() {
     let record = env::args().any(|arg| arg == "--record");
+    let only = env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    assert!(!record || only.is_none(), "the record has every scenario");
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bench/instructions.txt");
     let before = fs::read_to_string(&file).unwrap_or_default();
     let recorded = read(&before);
     let mut text =
         String::from("# Instructions a request, by cargo bench --bench instructions -- --record\n");
     let mut grown = Vec::new();
-    for scenario in SCENARIOS.iter().filter(|s| {
-        env::var("ONLY").is_ok_and(|o| s.name.contains(&o)) || env::var("ONLY").is_err()
-    }) {
+    let wanted = |s: &&Scenario| only.as_ref().is_none_or(|only| s.name.contains(only));
+    for scenario in SCENARIOS.iter().filter(wanted) {
         let [short, long] = RUNS.map(|requests| count(scenario, requests));
         let cost = (long - short) / u64::from(RUNS[1] - RUNS[0]);
         writeln!(text, "{cost:>6}  {}", scenario.name).unwrap();
@@ -136,8 +139,7 @@ fn read(text: &str) -> BTreeMap<&str, u64> {
 fn count(scenario: &Scenario, requests: u32) -> u64 {
     let upstream = null_upstream();
     let first = hapax::free_range(6);
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().join("callgrind");
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("callgrind.out");
     let mut child = Command::new("valgrind")
         .args(["--tool=callgrind", "--quiet"])
         .arg(format!("--callgrind-out-file={}", out.display()))
@@ -159,9 +161,6 @@ fn count(scenario: &Scenario, requests: u32) -> u64 {
     let term = Command::new("kill").arg(child.id().to_string()).status();
     assert!(term.unwrap().success());
     assert!(child.wait().unwrap().success(), "hapax drains");
-    if let Ok(keep) = env::var("KEEP") {
-        fs::copy(&out, keep).unwrap();
-    }
     let text = fs::read_to_string(out).unwrap();
     let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
     total.expect("callgrind counted").trim().parse().unwrap()
