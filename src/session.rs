@@ -19,7 +19,7 @@ mod telling;
 mod topics;
 
 use crate::ids::{NodeId, ProducerId};
-use crate::ledger::{Link, Producer, Realm};
+use crate::ledger::{Hasher, Link, Producer, Realm};
 use crate::metrics::{DisconnectCause, Presence, Side};
 use crate::window::Time;
 use end::{End, ORPHAN_PATIENCE};
@@ -109,7 +109,7 @@ struct Session {
     /// The host that clients are told for every broker.
     advertised: Arc<str>,
     topics: TopicCache,
-    producers: HashMap<ProducerId, Arc<Producer>>,
+    producers: HashMap<ProducerId, Arc<Producer>, Hasher>,
     scratch: Scratch,
 
     client_eof: bool,
@@ -212,7 +212,7 @@ impl Session {
             authentication,
             advertised,
             topics: TopicCache::default(),
-            producers: HashMap::new(),
+            producers: HashMap::default(),
             scratch: Scratch::default(),
             client_eof: false,
             upstream_shut: false,
@@ -242,22 +242,18 @@ impl Session {
 
     /// Moves what can be moved, both ways.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        // The runtime ends a long run of turns before the time can matter.
+        self.look_at_clock();
         loop {
-            self.now = Instant::now();
-            self.time = self.shared.ledger.time(self.now.into_std());
-            let turned = self.turn(cx);
-            let in_flight = self.pipeline.len();
-            self.info.in_flight.store(in_flight, Ordering::Relaxed);
-            match turned {
+            match self.turn(cx) {
                 Ok(true) => {}
                 Ok(false) => match self.poll_timer(cx) {
                     Poll::Pending => {
-                        self.info
-                            .in_flight
-                            .store(self.pipeline.len(), Ordering::Relaxed);
+                        let in_flight = self.pipeline.len();
+                        self.info.in_flight.store(in_flight, Ordering::Relaxed);
                         return Poll::Pending;
                     }
-                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Ok(())) => self.look_at_clock(),
                     Poll::Ready(Err(end)) => return Poll::Ready(end),
                 },
                 Err(End::ClientLost(error)) if self.orphan.is_none() => {
@@ -272,6 +268,11 @@ impl Session {
                 Err(end) => return Poll::Ready(end),
             }
         }
+    }
+
+    fn look_at_clock(&mut self) {
+        self.now = Instant::now();
+        self.time = self.shared.ledger.time(self.now.into_std());
     }
 
     /// One turn of both directions. Returns whether anything moved.
