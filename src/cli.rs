@@ -4,9 +4,11 @@
 //! says what it means.
 
 mod check;
+mod explain;
 mod wait;
 
 pub use check::CheckArgs;
+pub use explain::ExplainArgs;
 pub use wait::WaitArgs;
 
 use std::collections::BTreeMap;
@@ -49,6 +51,8 @@ pub enum Command {
     Producers(ProducersArgs),
     /// List the recent events of a running hapax: duplicates, gaps, fencing.
     Events(EventsArgs),
+    /// Say what an error, event or verdict means and what to do.
+    Explain(ExplainArgs),
     /// Say which build this is.
     Version(VersionArgs),
 }
@@ -195,6 +199,7 @@ impl RunArgs {
             | Command::Wait(_)
             | Command::Producers(_)
             | Command::Events(_)
+            | Command::Explain(_)
             | Command::Version(_) => {
                 unreachable!("the command is run")
             }

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Wait(args) => ExitCode::from(check::wait(&args)),
         Command::Producers(args) => ask(async |out| client::producers(&args, out).await),
         Command::Events(args) => ask(async |out| client::events(&args, out).await),
+        Command::Explain(args) => args.run(),
         Command::Version(args) => version(&args),
     }
 }

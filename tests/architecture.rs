@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["hapax"]),
     ("lib", &["listen"]),
-    ("cli", &["config", "logging", "metrics"]),
+    ("cli", &["config", "explain", "logging", "metrics"]),
     ("config", &["ids"]),
     ("logging", &["config"]),
     ("ids", &[]),
@@ -21,7 +21,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wire", &["ids"]),
     ("ledger", &["ids", "window"]),
     ("metrics", &["ids"]),
-    ("events", &["ids", "metrics"]),
+    ("explain", &[]),
+    ("events", &["explain", "ids", "metrics"]),
     ("upstream", &["config", "ids", "wire"]),
     (
         "session",

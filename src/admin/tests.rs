@@ -468,13 +468,21 @@ async fn the_follow_command_prints_each_event_as_it_happens() {
     };
     let (lines, mut printed) = tokio::sync::mpsc::unbounded_channel();
     let command = tokio::spawn(async move { client::events(&args, &mut Lines(lines)).await });
-    for _ in 0..3 {
-        world.record(1);
-        let mut line = String::new();
-        while !line.ends_with('\n') {
-            line.push_str(&printed.recv().await.unwrap());
+    let mut printed_next = async || {
+        let mut text = String::new();
+        while !text.ends_with('\n') {
+            text.push_str(&printed.recv().await.unwrap());
         }
+        text
+    };
+    for first in [true, false, false] {
+        world.record(1);
+        let line = printed_next().await;
         assert!(line.ends_with("Z gap (never_seen)\n"), "{line}");
+        if first {
+            let meaning = printed_next().await;
+            assert!(meaning.ends_with("hapax explain never_seen\n"), "{meaning}");
+        }
     }
     drop(printed);
     world.record(1);

@@ -39,6 +39,12 @@ fn check_event(world: &World, expected: &Value) {
         let time = event.remove("time").unwrap();
         assert!(time.as_str().unwrap().ends_with('Z'), "{time}");
         event.remove("detail");
+        for words in ["sentence", "hint"] {
+            let words = event.remove(words).unwrap();
+            assert!(words.as_str().unwrap().ends_with('.'), "{words}");
+        }
+        let explain = event.remove("explain").unwrap();
+        assert!([&event["event"], event.get("kind").unwrap_or(&Value::Null)].contains(&&explain));
     }
     assert_eq!(events, std::slice::from_ref(expected));
     let name = expected["event"].as_str().unwrap();
@@ -387,6 +393,32 @@ fn promtool_finds_nothing_wrong_with_the_metrics() {
     let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}");
     assert_eq!(said, "");
+}
+
+#[test]
+fn hapax_events_says_once_what_a_kind_of_event_means_and_the_log_how_to_read_on() {
+    let world = World::new(&[]);
+    let mut pair = world.informed();
+    pair.write(&produce(0), 0);
+    told(&mut pair, &produce(5), 45, 0);
+    pair.write(&produce(1), 1);
+    told(&mut pair, &produce(9), 45, 0);
+    let events = Command::new(env!("CARGO_BIN_EXE_hapax"))
+        .args(["events", "--admin", &world.hapax.admin])
+        .output()
+        .unwrap();
+    let printed = String::from_utf8(events.stdout).unwrap();
+    let gaps = printed.matches(" gap (never_seen) orders-0 ").count();
+    assert_eq!(gaps, 2, "{printed}");
+    let read_on = printed
+        .matches("    More: hapax explain never_seen\n")
+        .count();
+    assert_eq!(read_on, 1, "{printed}");
+    let line = world.hapax.output();
+    assert!(
+        line.contains("\"explain\":\"hapax explain never_seen\""),
+        "{line}"
+    );
 }
 
 #[test]
