@@ -398,14 +398,6 @@ pub struct HostPort {
     pub port: u16,
 }
 
-impl HostPort {
-    /// `None` where the port is 0, which stands for any.
-    #[must_use]
-    pub fn new(host: String, port: u16) -> Option<Self> {
-        (port != 0).then_some(Self { host, port })
-    }
-}
-
 impl FromStr for HostPort {
     type Err = ParseError;
 

@@ -109,6 +109,7 @@ pub(super) struct Problem {
     pub(super) code: &'static str,
     pub(super) severity: Severity,
     pub(super) message: String,
+    /// What to do, where the message does not say it.
     pub(super) advice: String,
 }
 
@@ -131,7 +132,8 @@ impl Report {
             code: "configuration",
             severity: Severity::Configuration,
             message: line.to_owned(),
-            advice: "hapax run --help lists every option with its default".to_owned(),
+            // Each reason says it.
+            advice: String::new(),
         };
         Self {
             valid: false,
@@ -248,10 +250,9 @@ impl Clients {
             None if listen.ip().is_unspecified() => ANY_HOST.to_owned(),
             None => listen.ip().to_string(),
         };
-        let port = listen.port();
-        let bootstrap = match HostPort::new(host.clone(), port) {
-            Some(address) => address.to_string(),
-            None => format!("{host}:PORT"),
+        let bootstrap = match listen.port() {
+            0 => format!("{host}:PORT"),
+            port => HostPort { host, port }.to_string(),
         };
         Self {
             bootstrap_servers: bootstrap,

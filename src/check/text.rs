@@ -184,7 +184,9 @@ fn problems(text: &mut String, report: &Report) {
         };
         text.push('\n');
         wrapped(text, kind, &problem.message);
-        wrapped(text, "do", &problem.advice);
+        if !problem.advice.is_empty() {
+            wrapped(text, "do", &problem.advice);
+        }
     }
 }
 
