@@ -16,10 +16,9 @@ use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 
 use crate::config::{
     AddressMap, AdminConfig, ApiAccess, Config, ConfigError, HostPort, Limits, LogConfig,
-    LogFormat, Mapping, Mode, SequenceConfig, Timeouts, parse_duration, parse_listen,
+    LogFormat, Mapping, Mode, SequenceConfig, Timeouts, parse_duration, parse_level, parse_listen,
     parse_node_slot, parse_port_range,
 };
-use crate::logging;
 
 /// The command line.
 #[derive(Parser, Debug)]
@@ -168,7 +167,7 @@ pub struct RunArgs {
     /// A level (error, warn, info, debug, trace), or directives such as
     /// `info,hapax::session=debug`.
     #[arg(long, env = "HAPAX_LOG_LEVEL", value_name = "LEVEL", default_value = "info",
-          value_parser = logging::parse_level, help_heading = OPERATION)]
+          value_parser = parse_level, help_heading = OPERATION)]
     log_level: String,
     /// How log lines look; auto is text on a terminal and JSON otherwise.
     #[arg(long, env = "HAPAX_LOG_FORMAT", value_enum, default_value_t, help_heading = OPERATION)]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["hapax"]),
     ("lib", &["listen"]),
-    ("cli", &["config", "logging", "metrics"]),
+    ("cli", &["config", "metrics"]),
     ("config", &["ids"]),
     ("logging", &["config"]),
     ("ids", &[]),
