@@ -1,24 +1,23 @@
-//! What can be typed: commands, flags and their environment variables.
+//! What can be typed: commands and flags.
 //!
-//! This is the one place of each key's name and default; [`crate::config`]
-//! says what it means.
+//! The flags of `hapax run` come from the table in [`crate::config::keys`],
+//! which gives the environment variables and the configuration file too.
 
-use std::collections::BTreeMap;
+mod config;
+mod generate;
+mod run;
+
 use std::ffi::OsStr;
-use std::net::SocketAddr;
-use std::num::NonZeroUsize;
-use std::ops::RangeInclusive;
-use std::thread;
-use std::time::Duration;
 
-use clap::builder::BoolishValueParser;
-use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use crate::config::{
-    AddressMap, AdminConfig, ApiAccess, Config, ConfigError, HostPort, Limits, LogConfig,
-    LogFormat, Mapping, Mode, SequenceConfig, Timeouts, parse_duration, parse_level, parse_listen,
-    parse_node_slot, parse_port_range,
-};
+use crate::config::HostPort;
+use crate::config::keys::{self, KEYS, Key};
+use crate::config::settings::FILE_VARIABLE;
+
+pub use self::config::{ConfigArgs, ConfigCommand, PrintArgs};
+pub use self::generate::{CompletionArgs, man};
+pub use self::run::RunArgs;
 
 /// The command line.
 #[derive(Parser, Debug)]
@@ -34,218 +33,18 @@ pub struct Cli {
 pub enum Command {
     /// Run the proxy.
     Run(Box<RunArgs>),
+    /// Show the effective configuration, or the schema of the file.
+    Config(ConfigArgs),
     /// List the producers that a running hapax follows, newest batch first.
     Producers(ProducersArgs),
     /// List the recent events of a running hapax: duplicates, gaps, fencing.
     Events(EventsArgs),
+    /// Print a completion script for a shell.
+    Completion(CompletionArgs),
+    /// Print the manual page.
+    Man,
     /// Say which build this is.
     Version(VersionArgs),
-}
-
-/// `hapax run`. Every flag is also an environment variable, which it overrides.
-#[derive(Args, Clone, Debug)]
-pub struct RunArgs {
-    /// Bootstrap servers of the cluster.
-    #[arg(
-        long,
-        env = "HAPAX_UPSTREAM",
-        value_name = "HOST:PORT,…",
-        required = true,
-        value_delimiter = ','
-    )]
-    upstream: Vec<HostPort>,
-    /// Where clients bootstrap.
-    #[arg(long, env = "HAPAX_LISTEN", value_name = "ADDRESS:PORT",
-          default_value = "127.0.0.1:19092", value_parser = parse_listen)]
-    listen: SocketAddr,
-    /// One local port per broker, on the same address.
-    #[arg(long, env = "HAPAX_BROKER_PORTS", value_name = "FIRST-LAST",
-          default_value = "19093-19192", value_parser = parse_port_range)]
-    broker_ports: RangeInclusive<u16>,
-    /// How far hapax may go with produce requests.
-    #[arg(long, env = "HAPAX_MODE", value_enum, default_value_t)]
-    mode: Mode,
-
-    /// Host that clients are told to connect to. Without it: the bind address, or the one that
-    /// the client reached.
-    #[arg(long, env = "HAPAX_LISTEN_ADVERTISED_HOST", value_name = "HOST", help_heading = LISTEN)]
-    listen_advertised_host: Option<String>,
-    /// Fixed ports of brokers, for gateways with replicas.
-    #[arg(long, env = "HAPAX_LISTEN_NODE_SLOTS", value_name = "ID=PORT,…", value_delimiter = ',',
-          value_parser = parse_node_slot, help_heading = LISTEN)]
-    listen_node_slots: Vec<(i32, u16)>,
-    /// How long a vanished broker keeps its port.
-    #[arg(long, env = "HAPAX_LISTEN_SLOT_GRACE", value_name = "TIME", default_value = "10m",
-          value_parser = parse_duration, help_heading = LISTEN)]
-    listen_slot_grace: Duration,
-    /// Where to connect for brokers whose advertised address cannot be reached from here.
-    #[arg(long, env = "HAPAX_UPSTREAM_ADDRESS_MAP", value_name = "ADVERTISED=REACHABLE,…",
-          value_delimiter = ',', help_heading = LISTEN)]
-    upstream_address_map: Vec<Mapping>,
-
-    /// Acknowledged batches to remember per producer and partition.
-    #[arg(long, env = "HAPAX_SEQUENCE_WINDOW_BATCHES", value_name = "N", default_value_t = 5,
-          help_heading = SEQUENCE)]
-    sequence_window_batches: usize,
-    /// How long an acknowledgement may answer a retry.
-    #[arg(long, env = "HAPAX_SEQUENCE_TTL", value_name = "TIME", default_value = "5m",
-          value_parser = parse_duration, help_heading = SEQUENCE)]
-    sequence_ttl: Duration,
-    /// How long a batch waits for the one before it.
-    #[arg(long, env = "HAPAX_SEQUENCE_HOLD_MAX", value_name = "TIME", default_value = "5s",
-          value_parser = parse_duration, help_heading = SEQUENCE)]
-    sequence_hold_max: Duration,
-    /// Producers times partitions to follow; more pass untracked.
-    #[arg(long, env = "HAPAX_SEQUENCE_MAX_WINDOWS", value_name = "N", default_value_t = 100_000,
-          help_heading = SEQUENCE)]
-    sequence_max_windows: usize,
-    /// Answer the fallout of a failed batch with its retriable error instead of error 45.
-    #[arg(long, env = "HAPAX_SEQUENCE_SHIELD45", value_name = "BOOL", action = ArgAction::Set,
-          num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", value_parser = BoolishValueParser::new(),
-          help_heading = SEQUENCE)]
-    sequence_shield45: bool,
-    /// Absorb retries of transactional batches too.
-    #[arg(long, env = "HAPAX_SEQUENCE_ABSORB_TRANSACTIONAL", value_name = "BOOL",
-          action = ArgAction::Set, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true",
-          value_parser = BoolishValueParser::new(), help_heading = SEQUENCE)]
-    sequence_absorb_transactional: bool,
-
-    /// Client connections.
-    #[arg(long, env = "HAPAX_LIMITS_CONNECTIONS", value_name = "N", default_value_t = 10_000,
-          help_heading = LIMITS)]
-    limits_connections: usize,
-    /// Bytes of one frame.
-    #[arg(long, env = "HAPAX_LIMITS_FRAME_BYTES", value_name = "BYTES",
-          default_value_t = 104_857_600, help_heading = LIMITS)]
-    limits_frame_bytes: usize,
-    /// Broker connections kept after their client went.
-    #[arg(long, env = "HAPAX_LIMITS_ORPHANS", value_name = "N", default_value_t = 1024,
-          help_heading = LIMITS)]
-    limits_orphans: usize,
-    /// Unanswered requests of one connection.
-    #[arg(long, env = "HAPAX_LIMITS_IN_FLIGHT", value_name = "N", default_value_t = 1024,
-          help_heading = LIMITS)]
-    limits_in_flight: usize,
-    /// Bytes of unfinished requests that are collected, of all connections together.
-    #[arg(long, env = "HAPAX_LIMITS_COLLECTED_BYTES", value_name = "BYTES",
-          default_value_t = 268_435_456, help_heading = LIMITS)]
-    limits_collected_bytes: usize,
-    /// How long a client may be connected before its first request.
-    #[arg(long, env = "HAPAX_TIMEOUTS_FIRST_REQUEST", value_name = "TIME", default_value = "10m",
-          value_parser = parse_duration, help_heading = LIMITS)]
-    timeouts_first_request: Duration,
-    /// How long reaching a broker may take.
-    #[arg(long, env = "HAPAX_TIMEOUTS_CONNECT", value_name = "TIME", default_value = "10s",
-          value_parser = parse_duration, help_heading = LIMITS)]
-    timeouts_connect: Duration,
-    /// How long a broker's answer may take, on top of the request's own timeout.
-    #[arg(long, env = "HAPAX_TIMEOUTS_UPSTREAM_RESPONSE", value_name = "TIME",
-          default_value = "60s", value_parser = parse_duration, help_heading = LIMITS)]
-    timeouts_upstream_response: Duration,
-    /// How long SIGTERM waits for clients to hang up.
-    #[arg(long, env = "HAPAX_DRAIN_TIMEOUT", value_name = "TIME", default_value = "25s",
-          value_parser = parse_duration, help_heading = LIMITS)]
-    drain_timeout: Duration,
-
-    /// Where metrics, probes and the API answer.
-    #[arg(long, env = "HAPAX_ADMIN_LISTEN", value_name = "ADDRESS:PORT",
-          default_value = "127.0.0.1:9180", value_parser = parse_listen, help_heading = OPERATION)]
-    admin_listen: SocketAddr,
-    /// Who may read the API; metrics and probes answer everyone.
-    #[arg(long, env = "HAPAX_ADMIN_API", value_enum, default_value_t, help_heading = OPERATION)]
-    admin_api: ApiAccess,
-    /// Topics that have series of their own; the others are `other`.
-    #[arg(long, env = "HAPAX_METRICS_MAX_TOPICS", value_name = "N", default_value_t = 50,
-          help_heading = OPERATION)]
-    metrics_max_topics: usize,
-    /// Worker threads; 0 is one per CPU that the process may use.
-    #[arg(long, env = "HAPAX_WORKERS", value_name = "N", default_value_t = 0,
-          help_heading = OPERATION)]
-    workers: usize,
-    /// A level (error, warn, info, debug, trace), or directives such as
-    /// `info,hapax::session=debug`.
-    #[arg(long, env = "HAPAX_LOG_LEVEL", value_name = "LEVEL", default_value = "info",
-          value_parser = parse_level, help_heading = OPERATION)]
-    log_level: String,
-    /// How log lines look; auto is text on a terminal and JSON otherwise.
-    #[arg(long, env = "HAPAX_LOG_FORMAT", value_enum, default_value_t, help_heading = OPERATION)]
-    log_format: LogFormat,
-}
-
-impl RunArgs {
-    /// The arguments of `hapax run` with these flags.
-    pub fn from_flags<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Self, clap::Error> {
-        let cli = Cli::try_parse_from(["hapax", "run"].into_iter().chain(flags))?;
-        match cli.command {
-            Command::Run(args) => Ok(*args),
-            Command::Producers(_) | Command::Events(_) | Command::Version(_) => {
-                unreachable!("the command is run")
-            }
-        }
-    }
-
-    /// How to log, which is needed to say what else is wrong.
-    pub fn log(&self) -> LogConfig {
-        LogConfig {
-            level: self.log_level.clone(),
-            format: self.log_format,
-        }
-    }
-
-    /// What the arguments mean.
-    pub fn into_config(self) -> Result<Config, ConfigError> {
-        let log = self.log();
-        let mut node_slots = BTreeMap::new();
-        for (node, port) in self.listen_node_slots {
-            if node_slots.insert(node, port).is_some() {
-                return Err(ConfigError::SlotTwice(node));
-            }
-        }
-        Config {
-            upstream: self.upstream,
-            listen: self.listen,
-            broker_ports: self.broker_ports,
-            advertised_host: self.listen_advertised_host,
-            node_slots,
-            slot_grace: self.listen_slot_grace,
-            address_map: AddressMap::new(self.upstream_address_map)?,
-            mode: self.mode,
-            sequence: SequenceConfig {
-                window_batches: self.sequence_window_batches,
-                ttl: self.sequence_ttl,
-                hold_max: self.sequence_hold_max,
-                max_windows: self.sequence_max_windows,
-                shield45: self.sequence_shield45,
-                absorb_transactional: self.sequence_absorb_transactional,
-            },
-            limits: Limits {
-                connections: self.limits_connections,
-                frame_bytes: self.limits_frame_bytes,
-                orphans: self.limits_orphans,
-                in_flight: self.limits_in_flight,
-                collected_bytes: self.limits_collected_bytes,
-            },
-            timeouts: Timeouts {
-                first_request: self.timeouts_first_request,
-                connect: self.timeouts_connect,
-                upstream_response: self.timeouts_upstream_response,
-            },
-            drain_timeout: self.drain_timeout,
-            metrics_max_topics: self.metrics_max_topics,
-            admin: AdminConfig {
-                listen: self.admin_listen,
-                api: self.admin_api,
-            },
-            workers: match self.workers {
-                0 => thread::available_parallelism().map_or(1, NonZeroUsize::get),
-                workers => workers,
-            },
-            log,
-        }
-        .validate()
-    }
 }
 
 /// `hapax producers`.
@@ -294,23 +93,56 @@ pub struct VersionArgs {
     pub json: bool,
 }
 
-/// The `HAPAX_` variables among `names` that mean nothing: typing errors. What
-/// Kubernetes injects for a Service called hapax is not one of them.
-pub fn unknown_variables<N: AsRef<OsStr>>(names: impl IntoIterator<Item = N>) -> Vec<String> {
-    let command = Cli::command();
-    let known: Vec<_> = command
-        .get_subcommands()
-        .flat_map(clap::Command::get_arguments)
-        .filter_map(clap::Arg::get_env)
-        .collect();
+/// A `HAPAX_` variable that means nothing: a typing error.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnknownVariable {
+    /// Its name.
+    pub name: String,
+    /// The variable that may have been meant.
+    pub nearest: Option<String>,
+}
+
+/// The `HAPAX_` variables among `names` that mean nothing. What Kubernetes
+/// injects for a Service called hapax is not one of them.
+pub fn unknown_variables<N: AsRef<OsStr>>(
+    names: impl IntoIterator<Item = N>,
+) -> Vec<UnknownVariable> {
+    let known = variables();
     let mut unknown: Vec<_> = names
         .into_iter()
-        .filter(|name| !known.contains(&name.as_ref()))
         .map(|name| name.as_ref().to_string_lossy().into_owned())
-        .filter(|name| name.starts_with("HAPAX_") && !is_of_a_service(name))
+        .filter(|name| name.starts_with("HAPAX_") && !known.contains(name))
+        .filter(|name| !is_of_a_service(name))
+        .map(|name| {
+            let nearest = nearest_variable(&name, &known);
+            UnknownVariable { name, nearest }
+        })
         .collect();
-    unknown.sort();
+    unknown.sort_by(|a, b| a.name.cmp(&b.name));
     unknown
+}
+
+fn nearest_variable(name: &str, known: &[String]) -> Option<String> {
+    let bare = |name| str::strip_prefix(name, "HAPAX_").unwrap_or(name);
+    let key = keys::nearest_path(bare(name)).and_then(Key::at);
+    let other = || keys::nearest(bare(name), known.iter().map(|name| bare(name)));
+    key.map(Key::variable)
+        .or_else(|| other().map(|name| format!("HAPAX_{name}")))
+}
+
+/// Every environment variable that means something to some command.
+fn variables() -> Vec<String> {
+    fn of_command(command: &clap::Command, found: &mut Vec<String>) {
+        let variables = command.get_arguments().filter_map(clap::Arg::get_env);
+        found.extend(variables.map(|name| name.to_string_lossy().into_owned()));
+        for command in command.get_subcommands() {
+            of_command(command, found);
+        }
+    }
+    let mut found: Vec<_> = KEYS.iter().map(Key::variable).collect();
+    found.push(FILE_VARIABLE.to_owned());
+    of_command(&Cli::command(), &mut found);
+    found
 }
 
 /// `HAPAX_SERVICE_HOST`, `HAPAX_SERVICE_PORT_KAFKA`, `HAPAX_PORT`,
@@ -328,20 +160,23 @@ fn is_of_a_service(name: &str) -> bool {
         || name.match_indices("_PORT_").any(port_number)
 }
 
-const LISTEN: &str = "Addresses";
-const SEQUENCE: &str = "Sequences";
-const LIMITS: &str = "Limits";
-const OPERATION: &str = "Operation";
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
     use super::*;
+    use crate::config::settings::ConfigErrors;
+    use crate::config::{ApiAccess, Config, Limits, LogFormat, Mode, SequenceConfig, Timeouts};
 
     fn config(flags: &str) -> Result<Config, String> {
-        RunArgs::from_flags(flags.split_whitespace())
-            .map_err(|error| error.to_string())?
-            .into_config()
-            .map_err(|error| error.to_string())
+        let args = RunArgs::from_flags(flags.split_whitespace());
+        let args = args.map_err(|error| error.to_string())?;
+        match args.settle_with(&|_| None) {
+            (settings, errors) if errors.is_empty() => settings.config(),
+            (_, errors) => Err(ConfigErrors::from(errors)),
+        }
+        .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -424,15 +259,15 @@ mod tests {
             ),
             (
                 "--upstream a:1 --broker-ports 19000-19100",
-                "listen has port 19092",
+                "listen.bootstrap has port 19092",
             ),
             (
                 "--upstream a:1 --broker-ports 9100-9200",
-                "admin.listen has port 9180",
+                "admin.listen has port 9180, which listen.brokerPorts 9100-9200 contains: move one of them (admin.listen: default; listen.brokerPorts: flag --broker-ports)",
             ),
             (
                 "--upstream a:1 --broker-ports 20-10",
-                "broker-ports 20-10 is empty",
+                "listen.brokerPorts 20-10 is empty",
             ),
             (
                 "--upstream a:1 --admin-listen 0.0.0.0:19092",
@@ -469,11 +304,11 @@ mod tests {
             ),
             (
                 "--upstream a:1 --limits-frame-bytes 2147483648",
-                "from 1024 to 2147483647",
+                "bytes, a number from 1024 to 2147483647",
             ),
             (
                 "--upstream a:1 --timeouts-connect 0",
-                "timeouts.connect is 0",
+                "timeouts.connect is 0s (flag --timeouts-connect)",
             ),
         ] {
             let error = config(flags).unwrap_err();
@@ -484,7 +319,6 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_a_usage_error() {
         for flags in [
-            "",
             "--upstream kafka",
             "--upstream a:1 --no-such-flag",
             "--upstream a:1 --sequence-ttl 5",
@@ -501,24 +335,61 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_of_run_is_an_environment_variable_of_its_name() {
-        let command = Cli::command();
-        let run = command.find_subcommand("run").unwrap();
-        let flags: Vec<_> = run
-            .get_arguments()
-            .filter(|arg| arg.get_id() != "help")
-            .collect();
-        assert!(flags.len() > 20);
-        for arg in flags {
-            let flag = arg.get_long().unwrap();
-            let variable = format!("HAPAX_{}", flag.to_uppercase().replace('-', "_"));
-            assert_eq!(arg.get_env(), Some(OsStr::new(&variable)));
-            assert!(
-                !is_of_a_service(&variable),
-                "{variable} collides with Kubernetes"
-            );
-        }
+    fn the_definition_of_the_command_line_holds() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn no_variable_is_one_that_kubernetes_injects_for_a_service() {
+        let variables = variables();
+        assert!(variables.len() > KEYS.len());
+        for variable in variables {
+            assert!(!is_of_a_service(&variable), "{variable}");
+        }
+    }
+
+    #[test]
+    fn what_kubernetes_injects_for_a_service_of_that_name_is_known() {
+        // A Service `hapax`, and others whose names begin so, with ports that
+        // have names of their own.
+        for service in ["HAPAX", "HAPAX_GATEWAY", "HAPAX_UPSTREAM", "HAPAX_CONFIG"] {
+            for name in [
+                "SERVICE_HOST",
+                "SERVICE_PORT",
+                "SERVICE_PORT_KAFKA",
+                "SERVICE_PORT_BROKER_PORTS",
+                "PORT_19092_TCP",
+                "PORT_19092_TCP_PROTO",
+                "PORT_19092_TCP_PORT",
+                "PORT_19092_TCP_ADDR",
+                "PORT_19092_UDP_ADDR",
+            ] {
+                let variable = format!("{service}_{name}");
+                assert_eq!(unknown_variables([&variable]), [], "{variable}");
+                assert!(!variables().contains(&variable));
+            }
+        }
+        assert_eq!(unknown_variables(["HAPAX_PORT"]), []);
+    }
+
+    #[test]
+    fn a_mistyped_variable_finds_the_one_that_was_meant() {
+        for (name, expected) in [
+            ("HAPAX_UPSTREAMS", Some("HAPAX_UPSTREAM")),
+            ("HAPAX_SEQUENCE_MODE", Some("HAPAX_MODE")),
+            ("HAPAX_UPSTREAM_BOOTSTRAP", Some("HAPAX_UPSTREAM")),
+            ("HAPAX_LISTEN_BROKERPORTS", Some("HAPAX_BROKER_PORTS")),
+            ("HAPAX_LOGLEVEL", Some("HAPAX_LOG_LEVEL")),
+            ("HAPAX_CONFIGS", Some("HAPAX_CONFIG")),
+            ("HAPAX_ADMN", Some("HAPAX_ADMIN")),
+            ("HAPAX_ENTIRELY_DIFFERENT", None),
+        ] {
+            let unknown = UnknownVariable {
+                name: name.to_owned(),
+                nearest: expected.map(str::to_owned),
+            };
+            assert_eq!(unknown_variables([name]), [unknown]);
+        }
     }
 
     #[test]
@@ -539,6 +410,8 @@ mod tests {
             "HAPAX_PORT_X",
         ];
         let unknown = ["HAPAX_BROKER_PORT_RANGE", "HAPAX_PORT_X", "HAPAX_UPSTREAMS"];
-        assert_eq!(unknown_variables(names), unknown);
+        let found = unknown_variables(names).into_iter();
+        let found: Vec<_> = found.map(|variable| variable.name).collect();
+        assert_eq!(found, unknown);
     }
 }

@@ -1,12 +1,23 @@
 //! What was typed, turned into what it means and validated once.
+//!
+//! [`keys`] is the table of all keys; [`settings`] makes one of the levels that
+//! may set them, of which [`file`](mod@file) is one.
 
+pub mod document;
+pub mod file;
+pub mod keys;
 mod parse;
+pub mod schema;
+pub mod settings;
+pub mod value;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
+
+use self::settings::Settings;
 
 pub use self::parse::{
     AddressMap, Advertised, HostPort, Mapping, ParseError, parse_duration, parse_level,
@@ -16,11 +27,11 @@ pub use self::parse::{
 /// What a process of `hapax run` was told to do. Every value is validated.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// `upstream`: bootstrap servers, at least one.
+    /// `upstream.bootstrap`: bootstrap servers, at least one.
     pub upstream: Vec<HostPort>,
-    /// `listen`: where clients bootstrap.
+    /// `listen.bootstrap`: where clients bootstrap.
     pub listen: SocketAddr,
-    /// `broker-ports`: one local port per broker, on the address of `listen`; not empty.
+    /// `listen.brokerPorts`: one local port per broker, on the same address; not empty.
     pub broker_ports: RangeInclusive<u16>,
     /// `listen.advertisedHost`: what clients are told; never a wildcard.
     pub advertised_host: Option<String>,
@@ -30,7 +41,7 @@ pub struct Config {
     pub slot_grace: Duration,
     /// `upstream.addressMap`.
     pub address_map: AddressMap,
-    /// `mode`.
+    /// `sequence.mode`.
     pub mode: Mode,
     /// `sequence.*`.
     pub sequence: SequenceConfig,
@@ -48,6 +59,8 @@ pub struct Config {
     pub workers: usize,
     /// `log.*`.
     pub log: LogConfig,
+    /// What all of it was made from, to show.
+    pub settings: Settings,
 }
 
 /// How far hapax may go.
@@ -153,107 +166,52 @@ pub enum LogFormat {
 }
 
 impl Config {
-    /// Whether the values make sense together. What one value means by itself
-    /// was decided when it was parsed.
-    pub fn validate(self) -> Result<Self, ConfigError> {
-        self.check_ranges()?;
-        self.check_ports()?;
-        self.check_node_slots()?;
-        self.check_upstream()?;
+    /// What makes no sense together. What one value means by itself was
+    /// decided when it was parsed, and its range when it was set.
+    pub(crate) fn conflicts(&self) -> Vec<Conflict> {
+        let mut conflicts = Vec::new();
+        self.check_ports(&mut conflicts);
+        self.check_node_slots(&mut conflicts);
+        conflicts.extend(self.upstream_conflict());
         if let Some(host) = &self.advertised_host
             && is_wildcard(host)
         {
-            return Err(ConfigError::AdvertisedWildcard(host.clone()));
+            conflicts.push(Conflict::AdvertisedWildcard(host.clone()));
         }
-        Ok(self)
+        conflicts
     }
 
-    fn check_ranges(&self) -> Result<(), ConfigError> {
-        let counts = [
-            (
-                "sequence.windowBatches",
-                self.sequence.window_batches,
-                1..=1024,
-            ),
-            (
-                "sequence.maxWindows",
-                self.sequence.max_windows,
-                1..=100_000_000,
-            ),
-            ("limits.connections", self.limits.connections, 1..=1_000_000),
-            (
-                "limits.frameBytes",
-                self.limits.frame_bytes,
-                1024..=0x7fff_ffff,
-            ),
-            ("limits.orphans", self.limits.orphans, 0..=1_000_000),
-            ("limits.inFlight", self.limits.in_flight, 1..=1_000_000),
-            (
-                "limits.collectedBytes",
-                self.limits.collected_bytes,
-                0..=usize::MAX,
-            ),
-            ("metrics.maxTopics", self.metrics_max_topics, 0..=10_000),
-            ("workers", self.workers, 1..=1024),
-        ];
-        for (key, value, range) in counts {
-            if !range.contains(&value) {
-                return Err(ConfigError::OutOfRange {
+    fn check_ports(&self, conflicts: &mut Vec<Conflict>) {
+        let (first, last) = (*self.broker_ports.start(), *self.broker_ports.end());
+        if first > last {
+            conflicts.push(Conflict::NoBrokerPorts { first, last });
+        }
+        let mut taken = |key, port| {
+            if self.broker_ports.contains(&port) {
+                conflicts.push(Conflict::PortTaken {
                     key,
-                    value,
-                    least: *range.start(),
-                    most: *range.end(),
+                    port,
+                    first,
+                    last,
                 });
             }
-        }
-        let waits = [
-            ("sequence.ttl", self.sequence.ttl),
-            ("timeouts.firstRequest", self.timeouts.first_request),
-            ("timeouts.connect", self.timeouts.connect),
-            ("timeouts.upstreamResponse", self.timeouts.upstream_response),
-        ];
-        match waits.iter().find(|(_, wait)| wait.is_zero()) {
-            Some((key, _)) => Err(ConfigError::NoTime(key)),
-            None => Ok(()),
-        }
-    }
-
-    fn check_ports(&self) -> Result<(), ConfigError> {
-        let (first, last) = (*self.broker_ports.start(), *self.broker_ports.end());
-        if first == 0 || first > last {
-            return Err(ConfigError::NoBrokerPorts { first, last });
-        }
-        if self.broker_ports.contains(&self.listen.port()) {
-            return Err(ConfigError::PortTaken {
-                key: "listen",
-                port: self.listen.port(),
-                first,
-                last,
-            });
-        }
+        };
+        taken("listen.bootstrap", self.listen.port());
         let admin = self.admin.listen;
         if !addresses_overlap(admin.ip(), self.listen.ip()) {
-            return Ok(());
+            return;
         }
-        if self.broker_ports.contains(&admin.port()) {
-            return Err(ConfigError::PortTaken {
-                key: "admin.listen",
-                port: admin.port(),
-                first,
-                last,
-            });
-        }
+        taken("admin.listen", admin.port());
         if admin.port() != 0 && admin.port() == self.listen.port() {
-            return Err(ConfigError::SamePort(admin.port()));
+            conflicts.push(Conflict::SamePort(admin.port()));
         }
-        Ok(())
     }
 
-    fn check_node_slots(&self) -> Result<(), ConfigError> {
+    fn check_node_slots(&self, conflicts: &mut Vec<Conflict>) {
         let mut owners = BTreeMap::new();
         for (&node, &port) in &self.node_slots {
             if !self.broker_ports.contains(&port) {
-                return Err(ConfigError::SlotOutside {
+                conflicts.push(Conflict::SlotOutside {
                     node,
                     port,
                     first: *self.broker_ports.start(),
@@ -261,17 +219,16 @@ impl Config {
                 });
             }
             if let Some(other) = owners.insert(port, node) {
-                return Err(ConfigError::SlotShared { node, other, port });
+                conflicts.push(Conflict::SlotShared { node, other, port });
             }
         }
-        Ok(())
     }
 
     /// An upstream that is hapax itself would hand every connection back to
     /// hapax. What only a name resolves to is found when it is dialled.
-    fn check_upstream(&self) -> Result<(), ConfigError> {
+    fn upstream_conflict(&self) -> Option<Conflict> {
         if self.upstream.is_empty() {
-            return Err(ConfigError::NoUpstream);
+            return Some(Conflict::NoUpstream);
         }
         let own = |server: &&HostPort| {
             let port = server.port;
@@ -279,41 +236,26 @@ impl Config {
             data && reaches(&server.host, self.listen.ip())
                 || port == self.admin.listen.port() && reaches(&server.host, self.admin.listen.ip())
         };
-        if let Some(server) = self.upstream.iter().find(own) {
-            return Err(ConfigError::UpstreamIsSelf(server.clone()));
-        }
-        Ok(())
+        let own = self.upstream.iter().find(own)?;
+        Some(Conflict::UpstreamIsSelf(own.clone()))
     }
 }
 
-/// What is wrong with a configuration, and what to do about it.
+/// Values that make no sense together, and what to do about it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ConfigError {
+pub enum Conflict {
     /// No bootstrap server.
-    #[error("upstream names no server: give at least one HOST:PORT of the cluster")]
+    #[error(
+        "no upstream: give HOST:PORT of the cluster with --upstream, HAPAX_UPSTREAM, or upstream.bootstrap in a --config file"
+    )]
     NoUpstream,
     /// The upstream leads back.
     #[error(
-        "upstream {0} is hapax itself: give the address of the cluster, or move hapax with listen, broker-ports and admin-listen"
+        "upstream {0} is hapax itself: give the address of the cluster, or move hapax with listen.bootstrap, listen.brokerPorts or admin.listen"
     )]
     UpstreamIsSelf(HostPort),
-    /// A number out of range.
-    #[error("{key} is {value}: give a number from {least} to {most}")]
-    OutOfRange {
-        /// The configuration key.
-        key: &'static str,
-        /// What it was.
-        value: usize,
-        /// Smallest number allowed.
-        least: usize,
-        /// Largest number allowed.
-        most: usize,
-    },
-    /// A time of nothing.
-    #[error("{0} is 0: give a time such as 10s")]
-    NoTime(&'static str),
     /// No port for any broker.
-    #[error("broker-ports {first}-{last} is empty: give FIRST-LAST, such as 19093-19192")]
+    #[error("listen.brokerPorts {first}-{last} is empty: give FIRST-LAST, such as 19093-19192")]
     NoBrokerPorts {
         /// First port.
         first: u16,
@@ -321,7 +263,9 @@ pub enum ConfigError {
         last: u16,
     },
     /// A port that is a broker's too.
-    #[error("{key} has port {port}, which broker-ports {first}-{last} contains: move one of them")]
+    #[error(
+        "{key} has port {port}, which listen.brokerPorts {first}-{last} contains: move one of them"
+    )]
     PortTaken {
         /// The configuration key.
         key: &'static str,
@@ -333,11 +277,11 @@ pub enum ConfigError {
         last: u16,
     },
     /// Clients and admin on one port.
-    #[error("listen and admin.listen both have port {0}: move one of them")]
+    #[error("listen.bootstrap and admin.listen both have port {0}: move one of them")]
     SamePort(u16),
     /// A slot that is no broker port.
     #[error(
-        "listen.nodeSlots gives node {node} port {port}, which is not in broker-ports {first}-{last}: widen broker-ports or choose a port in it"
+        "listen.nodeSlots gives node {node} port {port}, which is not in listen.brokerPorts {first}-{last}: widen them or choose a port in it"
     )]
     SlotOutside {
         /// The node id.
@@ -370,6 +314,31 @@ pub enum ConfigError {
         "listen.advertisedHost is {0}, which no client can connect to: give the name or address that clients use, or leave it out"
     )]
     AdvertisedWildcard(String),
+}
+
+impl Conflict {
+    /// The keys that it is between, to say who set them.
+    fn keys(&self) -> &'static [&'static str] {
+        match self {
+            Self::NoUpstream => &["upstream.bootstrap"],
+            Self::UpstreamIsSelf(_) => &[
+                "upstream.bootstrap",
+                "listen.bootstrap",
+                "listen.brokerPorts",
+                "admin.listen",
+            ],
+            Self::NoBrokerPorts { .. } => &["listen.brokerPorts"],
+            Self::PortTaken { key, .. } if *key == "admin.listen" => {
+                &["admin.listen", "listen.brokerPorts"]
+            }
+            Self::PortTaken { .. } => &["listen.bootstrap", "listen.brokerPorts"],
+            Self::SamePort(_) => &["listen.bootstrap", "admin.listen"],
+            Self::SlotOutside { .. } => &["listen.nodeSlots", "listen.brokerPorts"],
+            Self::SlotShared { .. } | Self::SlotTwice(_) => &["listen.nodeSlots"],
+            Self::MappedTwice(_) => &["upstream.addressMap"],
+            Self::AdvertisedWildcard(_) => &["listen.advertisedHost"],
+        }
+    }
 }
 
 /// Whether a connection to `host` can end at a listener on `bound`.

@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use hapax::admin::client::{self, ClientError};
-use hapax::cli::{self, Cli, Command, RunArgs, VersionArgs};
-use hapax::config::Config;
+use hapax::cli::{self, Cli, Command, ConfigCommand, PrintArgs, RunArgs, VersionArgs};
+use hapax::config::settings::ConfigErrors;
+use hapax::config::{Config, document, schema};
 use hapax::metrics::{REVISION, RUSTC, VERSION};
 use hapax::{Exit, logging};
 use serde_json::json;
@@ -26,21 +27,45 @@ fn main() -> ExitCode {
     };
     match command {
         Command::Run(args) => run(*args),
+        Command::Config(args) => match args.command {
+            ConfigCommand::Print(args) => print_config(*args),
+            ConfigCommand::Schema => show(format!("{:#}\n", schema::schema()).as_bytes()),
+        },
         Command::Producers(args) => ask(async |out| client::producers(&args, out).await),
         Command::Events(args) => ask(async |out| client::events(&args, out).await),
+        Command::Completion(args) => show(&args.script()),
+        Command::Man => match cli::man() {
+            Ok(page) => show(&page),
+            Err(error) => fail(FAILED, &error),
+        },
         Command::Version(args) => version(&args),
     }
 }
 
 fn run(args: RunArgs) -> ExitCode {
-    logging::init(&args.log());
-    for name in cli::unknown_variables(env::vars_os().map(|(name, _)| name)) {
-        tracing::warn!(name, "unknown environment variable, see hapax run --help");
+    let (settings, errors) = args.settle();
+    let config = match errors.as_slice() {
+        [] => settings.config(),
+        _ => Err(errors.into()),
+    };
+    if let Err(errors @ ConfigErrors { usage: true, .. }) = &config {
+        return fail(USAGE, errors);
     }
-    let config = match args.into_config() {
+    logging::init(&settings.log());
+    for variable in cli::unknown_variables(env::vars_os().map(|(name, _)| name)) {
+        let (name, nearest) = (variable.name, variable.nearest);
+        tracing::warn!(
+            name,
+            nearest,
+            "unknown environment variable, see hapax run --help"
+        );
+    }
+    let config = match config {
         Ok(config) => config,
-        Err(error) => {
-            tracing::error!(%error, "configuration is not valid");
+        Err(ConfigErrors { errors, .. }) => {
+            for error in errors {
+                tracing::error!(%error, "configuration is not valid");
+            }
             return ExitCode::from(CONFIGURATION);
         }
     };
@@ -80,6 +105,33 @@ fn banner(config: &Config) {
     );
 }
 
+/// Shows what can be read even where it makes no sense together; then says so.
+fn print_config(args: PrintArgs) -> ExitCode {
+    let (settings, errors) = args.run.settle();
+    if !errors.is_empty() {
+        return fail(CONFIGURATION, &ConfigErrors::from(errors));
+    }
+    let done = show(document::effective(&settings, args.origins).as_bytes());
+    match settings.config() {
+        Ok(_) => done,
+        Err(errors) => fail(CONFIGURATION, &errors),
+    }
+}
+
+fn show(text: &[u8]) -> ExitCode {
+    // Whoever closed the output does not want it.
+    let _ = io::stdout().write_all(text);
+    ExitCode::from(DONE)
+}
+
+/// Says what is wrong, a line each.
+fn fail(code: u8, error: &impl ToString) -> ExitCode {
+    for line in error.to_string().lines() {
+        eprintln!("hapax: {line}");
+    }
+    ExitCode::from(code)
+}
+
 fn ask(command: impl AsyncFnOnce(&mut io::Stdout) -> Result<(), ClientError>) -> ExitCode {
     let asked = runtime::Builder::new_current_thread()
         .enable_all()
@@ -92,8 +144,7 @@ fn ask(command: impl AsyncFnOnce(&mut io::Stdout) -> Result<(), ClientError>) ->
         Ok(Err(error)) => anyhow::Error::from(error),
         Err(error) => error,
     };
-    eprintln!("hapax: {error:#}");
-    ExitCode::from(FAILED)
+    fail(FAILED, &format!("{error:#}"))
 }
 
 fn version(args: &VersionArgs) -> ExitCode {
@@ -102,9 +153,7 @@ fn version(args: &VersionArgs) -> ExitCode {
     } else {
         format!("hapax {VERSION} (revision {REVISION}, rustc {RUSTC})")
     };
-    // Whoever closed the output does not want it.
-    let _ = writeln!(io::stdout(), "{line}");
-    ExitCode::from(DONE)
+    show(format!("{line}\n").as_bytes())
 }
 
 const DONE: u8 = 0;

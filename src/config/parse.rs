@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
 
-use super::ConfigError;
+use super::Conflict;
 
 /// A host and a port; the host has no brackets.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -108,14 +108,14 @@ pub struct AddressMap(Vec<Mapping>);
 
 impl AddressMap {
     /// A map in which each advertised address occurs once.
-    pub fn new(mappings: Vec<Mapping>) -> Result<Self, ConfigError> {
+    pub fn new(mappings: Vec<Mapping>) -> Result<Self, Conflict> {
         for (at, mapping) in mappings.iter().enumerate() {
             let same = |earlier: &Mapping| {
                 earlier.advertised.port == mapping.advertised.port
                     && earlier.is_of_host(&mapping.advertised.host)
             };
             if mappings[..at].iter().any(same) {
-                return Err(ConfigError::MappedTwice(mapping.advertised.clone()));
+                return Err(Conflict::MappedTwice(mapping.advertised.clone()));
             }
         }
         Ok(Self(mappings))
@@ -140,8 +140,10 @@ impl AddressMap {
 /// One entry of an [`AddressMap`]: both sides have a port, or none has.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mapping {
-    advertised: Advertised,
-    reachable: Advertised,
+    /// What a broker advertises.
+    pub advertised: Advertised,
+    /// Where to connect for it.
+    pub reachable: Advertised,
 }
 
 impl Mapping {
@@ -275,6 +277,25 @@ pub enum ParseError {
         "`{0}` is no log level: write error, warn, info, debug or trace, or directives such as info,hapax::session=debug"
     )]
     Level(String),
+    /// Something that is no number.
+    #[error("`{0}` is no number: give {1}")]
+    Count(String, String),
+    /// Bytes that are no text.
+    #[error("`{0}` is not UTF-8")]
+    NotUtf8(String),
+    /// Neither true nor false.
+    #[error("`{0}` is neither true nor false")]
+    Switch(String),
+    /// A choice that there is not.
+    #[error("there is no `{text}`: give {expected}{}", nearest.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
+    Choice {
+        /// What was given.
+        text: String,
+        /// What there is.
+        expected: String,
+        /// What may have been meant.
+        nearest: Option<String>,
+    },
 }
 
 /// A year: longer waits are typing errors, and no sum of clocks overflows.
