@@ -20,7 +20,7 @@ use std::time::Duration;
 use self::settings::Settings;
 
 pub use self::parse::{
-    AddressMap, Advertised, HostPort, Mapping, ParseError, parse_duration, parse_level,
+    AddressMap, Advertised, HostPort, Mapping, ParseError, parse_duration, parse_host, parse_level,
     parse_listen, parse_node_slot, parse_port_range,
 };
 

@@ -91,6 +91,7 @@ fn banner(config: &Config) {
     tracing::info!(
         version = VERSION,
         revision = REVISION,
+        config = config.settings.file(),
         upstream = upstream.join(","),
         listen = %config.listen,
         broker_ports = %format_args!(
@@ -107,6 +108,13 @@ fn banner(config: &Config) {
 
 /// Shows what can be read even where it makes no sense together; then says so.
 fn print_config(args: PrintArgs) -> ExitCode {
+    for variable in cli::unknown_variables(env::vars_os().map(|(name, _)| name)) {
+        let nearest = variable
+            .nearest
+            .map(|name| format!(": did you mean {name}?"));
+        let (name, nearest) = (variable.name, nearest.unwrap_or_default());
+        eprintln!("hapax: warning: {name} is no variable of hapax{nearest}");
+    }
     let (settings, errors) = args.run.settle();
     if !errors.is_empty() {
         return fail(CONFIGURATION, &ConfigErrors::from(errors));

@@ -166,6 +166,20 @@ fn an_unknown_variable_is_a_warning_and_those_of_a_service_are_not() {
 }
 
 #[test]
+fn config_print_warns_of_an_unknown_variable_too() {
+    let output = hapax("config print --upstream a:1")
+        .env("HAPAX_LOGLEVEL", "debug")
+        .env("HAPAX_SERVICE_HOST", "10.0.0.1")
+        .output()
+        .unwrap();
+    expect(&output, 0, "bootstrap: [a:1]");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "hapax: warning: HAPAX_LOGLEVEL is no variable of hapax: did you mean HAPAX_LOG_LEVEL?\n"
+    );
+}
+
+#[test]
 fn nobody_at_the_admin_address_is_one_line_and_exit_1() {
     for command in ["producers", "events", "events --follow"] {
         let output = hapax(&format!("{command} --admin 127.0.0.1:1"))

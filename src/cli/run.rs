@@ -10,12 +10,12 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Error, FromArgMatches, Parser};
 
 use super::{Cli, Command};
+use crate::config::Config;
 use crate::config::keys::{KEYS, Key, Kind};
 use crate::config::settings::{
     ConfigError, ConfigErrors, FILE_VARIABLE, Settings, Sources, settle,
 };
 use crate::config::value::Value;
-use crate::config::{Config, LogConfig};
 
 /// What was typed after `hapax run`. `hapax config print` takes the same, and
 /// every command that needs to know the configuration may.
@@ -53,11 +53,6 @@ impl RunArgs {
             file: self.file,
             variable,
         })
-    }
-
-    /// How to log, as far as it can be read.
-    pub fn log(&self) -> LogConfig {
-        self.clone().settle().0.log()
     }
 
     /// What the arguments mean, in the environment of this process.

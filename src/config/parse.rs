@@ -1,7 +1,7 @@
 //! What one value means: its text, parsed.
 
 use std::fmt;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
@@ -198,6 +198,17 @@ pub fn parse_listen(text: &str) -> Result<SocketAddr, ParseError> {
     address.parse().map_err(bad)
 }
 
+/// A name or an address that clients can be told; none when it is empty.
+pub fn parse_host(text: &str) -> Result<Option<String>, ParseError> {
+    let text = text.trim();
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    let bad = |c: char| c.is_whitespace() || "/,:=".contains(c);
+    if bare.parse::<IpAddr>().is_err() && bare.contains(bad) {
+        return Err(ParseError::BareHost(text.to_owned()));
+    }
+    Ok(Some(text.to_owned()).filter(|host| !host.is_empty()))
+}
+
 /// A whole number and its unit: ms, s, m or h; a 0 needs none.
 pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
     let bad = || ParseError::Duration(text.to_owned());
@@ -258,6 +269,9 @@ pub enum ParseError {
     /// An empty or impossible host.
     #[error("`{0}` has no valid host: write a name or an address")]
     Host(String),
+    /// More than a host.
+    #[error("`{0}` is no host: give a name or an address, without port and scheme")]
+    BareHost(String),
     /// A mapping that is none.
     #[error("`{0}` maps nothing: write HOST:PORT=HOST:PORT, or HOST=HOST for every port")]
     Mapping(String),
@@ -387,6 +401,17 @@ mod tests {
             "127.0.0.1:0"
         );
         assert!(parse_listen("kafka:1").is_err());
+    }
+
+    #[test]
+    fn a_host_has_no_port() {
+        for text in ["kafka", "10.0.0.1", "::1", "[::1]", "[::]", "*"] {
+            assert_eq!(parse_host(text).unwrap().as_deref(), Some(text));
+        }
+        assert_eq!(parse_host(" "), Ok(None));
+        for text in ["kafka:19092", "[::1]:1", "http://kafka", "a b", "a,b"] {
+            assert!(parse_host(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
@@ -26,8 +26,8 @@ use super::{
 pub struct Settings {
     /// One for each key of the table, in its order.
     all: Arc<[Setting]>,
-    /// Whether there was a file.
-    of_file: bool,
+    /// The file that was read, as it was named.
+    file: Option<Arc<str>>,
 }
 
 /// What one key is set to.
@@ -89,59 +89,102 @@ pub const FILE_VARIABLE: &str = "HAPAX_CONFIG";
 /// cannot be read the next level holds, so that errors can be logged as the
 /// rest says.
 pub fn settle(sources: Sources<'_>) -> (Settings, Vec<ConfigError>) {
-    let mut errors = Vec::new();
-    let mut all: Vec<_> = KEYS.iter().map(default_of).collect();
-    let path = sources.file.or_else(|| {
-        let named = (sources.variable)(FILE_VARIABLE);
-        named.filter(|name| !name.is_empty()).map(PathBuf::from)
-    });
-    let of_file = path.is_some();
-    if let Some(path) = path {
+    let Sources {
+        flags,
+        variable,
+        file,
+    } = sources;
+    // A variable that is empty is as one that is not set.
+    let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let file = file.or_else(|| variable(FILE_VARIABLE).map(PathBuf::from));
+    let mut levels = Levels {
+        all: KEYS.iter().map(default_of).collect(),
+        errors: Vec::new(),
+    };
+    if let Some(path) = &file {
+        levels.read_file(path);
+    }
+    // One that a flag wins over is not read.
+    let typed = |key: &Key| flags.iter().any(|(flag, _)| flag.path == key.path);
+    for key in KEYS.iter().filter(|key| !typed(key)) {
+        if let Some(given) = variable(&key.variable()) {
+            levels.read_variable(key, given);
+        }
+    }
+    for (key, value) in flags {
+        levels.set(key, value, Origin::Flag(key.flag));
+    }
+    levels.check_ranges();
+    let settings = Settings {
+        all: levels.all.into(),
+        file: file.map(|path| path.to_string_lossy().into()),
+    };
+    (settings, levels.errors)
+}
+
+/// The levels so far, from the lowest on.
+struct Levels {
+    all: Vec<Setting>,
+    errors: Vec<ConfigError>,
+}
+
+impl Levels {
+    fn set(&mut self, key: &'static Key, value: Value, origin: Origin) {
+        let found = self.all.iter_mut();
+        let mut found = found.filter(|setting| setting.key.path == key.path);
+        if let Some(setting) = found.next() {
+            *setting = Setting { key, value, origin };
+        }
+    }
+
+    fn read_file(&mut self, path: &Path) {
         let name: Arc<str> = path.to_string_lossy().into();
-        match file::read(&path) {
-            Ok(contents) => {
-                let more = contents.errors.len().saturating_sub(FILE_ERRORS_MAX);
-                let broken = contents.errors.into_iter().take(FILE_ERRORS_MAX);
-                errors.extend(broken.map(|(line, error)| ConfigError::InFile {
-                    file: Arc::clone(&name),
-                    line,
-                    error,
-                }));
-                if more > 0 {
-                    let file = Arc::clone(&name);
-                    errors.push(ConfigError::More { file, more });
-                }
-                for (key, value, line) in contents.values {
-                    let name = Arc::clone(&name);
-                    set(&mut all, key, value, Origin::File { name, line });
-                }
+        let contents = match file::read(path) {
+            Ok(contents) => contents,
+            Err(source) => {
+                let error = ConfigError::NoFile { file: name, source };
+                return self.errors.push(error);
             }
-            Err(source) => errors.push(ConfigError::NoFile { file: name, source }),
-        }
-    }
-    for key in KEYS {
-        let variable = key.variable();
-        let given = (sources.variable)(&variable).filter(|value| !value.is_empty());
-        let typed = sources.flags.iter().any(|(flag, _)| flag.path == key.path);
-        let Some(given) = given.filter(|_| !typed) else {
-            continue;
         };
-        match from_variable(key, given) {
-            Ok(value) => set(&mut all, key, value, Origin::Environment(variable)),
-            Err(error) => errors.push(ConfigError::InEnvironment { variable, error }),
+        let more = contents.errors.len().saturating_sub(FILE_ERRORS_MAX);
+        let told = contents.errors.into_iter().take(FILE_ERRORS_MAX);
+        self.errors.extend(told.map(|(line, error)| {
+            let file = Arc::clone(&name);
+            ConfigError::InFile { file, line, error }
+        }));
+        if more > 0 {
+            let file = Arc::clone(&name);
+            self.errors.push(ConfigError::More { file, more });
+        }
+        for (key, value, line) in contents.values {
+            let name = Arc::clone(&name);
+            self.set(key, value, Origin::File { name, line });
         }
     }
-    for (key, value) in sources.flags {
-        set(&mut all, key, value, Origin::Flag(key.flag));
-    }
-    for setting in &mut all {
-        if let Err(error) = setting.check_range() {
-            errors.push(error);
-            *setting = default_of(setting.key);
+
+    fn read_variable(&mut self, key: &'static Key, given: OsString) {
+        let variable = key.variable();
+        let read = match given.into_string() {
+            Ok(text) => key.kind.parse_all(&text),
+            Err(bytes) => Err(ParseError::NotUtf8(bytes.to_string_lossy().into_owned())),
+        };
+        match read {
+            Ok(value) => self.set(key, value, Origin::Environment(variable)),
+            Err(error) => {
+                let error = ConfigError::InEnvironment { variable, error };
+                self.errors.push(error);
+            }
         }
     }
-    let all = all.into();
-    (Settings { all, of_file }, errors)
+
+    fn check_ranges(&mut self) {
+        for setting in &mut self.all {
+            if let Err(error) = setting.check_range() {
+                self.errors.push(error);
+                *setting = default_of(setting.key);
+            }
+        }
+    }
 }
 
 fn default_of(key: &'static Key) -> Setting {
@@ -150,20 +193,6 @@ fn default_of(key: &'static Key) -> Setting {
         key,
         value: value.expect("a test parses every default of the table"),
         origin: Origin::Default,
-    }
-}
-
-fn set(all: &mut [Setting], key: &'static Key, value: Value, origin: Origin) {
-    if let Some(setting) = all.iter_mut().find(|setting| setting.key.path == key.path) {
-        setting.value = value;
-        setting.origin = origin;
-    }
-}
-
-fn from_variable(key: &Key, given: OsString) -> Result<Value, ParseError> {
-    match given.into_string() {
-        Ok(text) => key.kind.parse_all(&text),
-        Err(bytes) => Err(ParseError::NotUtf8(bytes.to_string_lossy().into_owned())),
     }
 }
 
@@ -190,6 +219,11 @@ impl Settings {
     /// One for each key of the table, in its order.
     pub fn iter(&self) -> impl Iterator<Item = &Setting> {
         self.all.iter()
+    }
+
+    /// The file that was read, as it was named.
+    pub fn file(&self) -> Option<&str> {
+        self.file.as_deref()
     }
 
     fn at(&self, path: &str) -> &Setting {
@@ -279,7 +313,7 @@ impl Settings {
         if conflicts.is_empty() {
             return Ok(config);
         }
-        let usage = !self.of_file && conflicts == [Conflict::NoUpstream];
+        let usage = self.file.is_none() && conflicts == [Conflict::NoUpstream];
         let errors = conflicts.into_iter().map(|conflict| self.explain(conflict));
         let errors = errors.collect();
         Err(ConfigErrors { errors, usage })

@@ -11,8 +11,8 @@ use serde_json::{Map, Value as Json};
 
 use super::keys::{self, Kind};
 use super::{
-    HostPort, Mapping, ParseError, parse_duration, parse_level, parse_listen, parse_node_slot,
-    parse_port_range,
+    HostPort, Mapping, ParseError, parse_duration, parse_host, parse_level, parse_listen,
+    parse_node_slot, parse_port_range,
 };
 
 /// What a key was set to. A key has the variant of its [`Kind`].
@@ -50,7 +50,7 @@ impl Kind {
             Self::Mappings => Value::Mappings(vec![text.parse()?]),
             Self::Listen => Value::Listen(parse_listen(text)?),
             Self::Ports => Value::Ports(parse_port_range(text)?),
-            Self::Host => Value::Host(Some(text.to_owned()).filter(|host| !host.is_empty())),
+            Self::Host => Value::Host(parse_host(text)?),
             Self::Slots => Value::Slots(vec![parse_node_slot(text)?]),
             Self::Time | Self::Wait => Value::Time(parse_duration(text)?),
             Self::Count(_) | Self::Bytes(_) => Value::Count(self.parse_count(text)?),
