@@ -462,7 +462,10 @@ const BYTES_MAX: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::config::value::scalar;
 
     fn errors(text: &str) -> Vec<String> {
         let errors = parse(text.as_bytes()).errors;
@@ -678,5 +681,30 @@ mod tests {
         check(&"[".repeat(500_000), 1, "this is no YAML");
         check(&"{a: ".repeat(100_000), 1, "this is no YAML");
         check(&"- ".repeat(200_000), 1, "this is no YAML");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            parse(&bytes);
+        }
+
+        #[test]
+        fn nothing_like_yaml_is_a_panic(
+            text in "([a-z]{1,3}|sequence|mode|nodeSlots|listen|[:?\\-]|[ \n\t]|[\\[\\]{}&*!|>'\"%@`,#~0-9])*",
+        ) {
+            for (line, error) in parse(text.as_bytes()).errors {
+                prop_assert!(line >= 1 && !error.to_string().contains('\n'), "{line}: {error}");
+            }
+        }
+
+        #[test]
+        fn text_that_is_written_is_read_as_it_was(text in any::<String>()) {
+            let yaml = format!("[{0}, {{{0}: {0}}}]", scalar(&text));
+            let root = Tree::of(&yaml).unwrap().unwrap().content;
+            let node = || Node { line: 1, content: Content::Text(text.clone()) };
+            let map = Node { line: 1, content: Content::Map(vec![(node(), node())]) };
+            prop_assert_eq!(root, Content::List(vec![node(), map]));
+        }
     }
 }

@@ -187,7 +187,7 @@ fn write_time(time: Duration) -> String {
 }
 
 /// Text as YAML: plain where no reader takes it for anything but text.
-fn scalar(text: &str) -> String {
+pub(super) fn scalar(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._/:=-".contains(c);
     let safe = text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.chars().all(is_plain)
@@ -201,11 +201,11 @@ fn scalar(text: &str) -> String {
     for c in text.chars() {
         match c {
             '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => {
+            c if c.is_ascii_graphic() || c.is_alphanumeric() || c == ' ' => quoted.push(c),
+            c => {
                 // Writing to a string cannot fail.
                 let _ = write!(quoted, "\\U{:08x}", u32::from(c));
             }
-            c => quoted.push(c),
         }
     }
     quoted.push('"');
