@@ -7,8 +7,10 @@ mod config;
 mod generate;
 mod run;
 
-use std::ffi::OsStr;
+use std::env;
+use std::ffi::{OsStr, OsString};
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::config::HostPort;
@@ -32,6 +34,9 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Run the proxy.
+    ///
+    /// A flag wins over its environment variable, that over the --config file, and the file over
+    /// the default. `hapax config print --origins` shows what holds, and who says so.
     Run(Box<RunArgs>),
     /// Show the effective configuration, or the schema of the file.
     Config(ConfigArgs),
@@ -108,11 +113,18 @@ pub fn unknown_variables<N: AsRef<OsStr>>(
     names: impl IntoIterator<Item = N>,
 ) -> Vec<UnknownVariable> {
     let known = variables();
-    let mut unknown: Vec<_> = names
-        .into_iter()
-        .map(|name| name.as_ref().to_string_lossy().into_owned())
-        .filter(|name| name.starts_with("HAPAX_") && !known.contains(name))
-        .filter(|name| !is_of_a_service(name))
+    let names = names.into_iter();
+    let names = names.map(|name| name.as_ref().to_string_lossy().into_owned());
+    let names: Vec<_> = names.filter(|name| name.starts_with("HAPAX_")).collect();
+    // Of a Service hapax-gateway there is HAPAX_GATEWAY_PORT, beside its host.
+    let is_port = |name: &str| {
+        let service = name.strip_suffix("_PORT");
+        service.is_some_and(|service| names.contains(&format!("{service}_SERVICE_HOST")))
+    };
+    let meaningless = names.iter().filter(|name| !known.contains(name));
+    let mut unknown: Vec<_> = meaningless
+        .filter(|name| !is_of_a_service(name) && !is_port(name))
+        .cloned()
         .map(|name| {
             let nearest = nearest_variable(&name, &known);
             UnknownVariable { name, nearest }
@@ -120,6 +132,32 @@ pub fn unknown_variables<N: AsRef<OsStr>>(
         .collect();
     unknown.sort_by(|a, b| a.name.cmp(&b.name));
     unknown
+}
+
+/// The environment variable whose value an error is about: clap names only the
+/// flag. `typed` is the command line.
+pub fn variable_behind(error: &clap::Error, typed: &[OsString]) -> Option<String> {
+    let (Some(ContextValue::String(argument)), Some(ContextValue::String(value))) = (
+        error.get(ContextKind::InvalidArg),
+        error.get(ContextKind::InvalidValue),
+    ) else {
+        return None;
+    };
+    let flag = argument.split([' ', '=', '[']).next()?;
+    let is_typed = |word: &OsString| word.to_string_lossy().starts_with(flag);
+    if typed.iter().any(is_typed) {
+        return None;
+    }
+    let mut variables = variables().into_iter();
+    variables.find(|name| {
+        env::var_os(name).is_some_and(|set| set == **value) && name.ends_with(&upper(flag))
+    })
+}
+
+/// A flag as the end of a variable's name.
+fn upper(flag: &str) -> String {
+    let name = flag.trim_start_matches('-');
+    name.to_uppercase().replace('-', "_")
 }
 
 fn nearest_variable(name: &str, known: &[String]) -> Option<String> {
@@ -344,7 +382,8 @@ mod tests {
         let variables = variables();
         assert!(variables.len() > KEYS.len());
         for variable in variables {
-            assert!(!is_of_a_service(&variable), "{variable}");
+            let injected = is_of_a_service(&variable) || variable.ends_with("_PORT");
+            assert!(!injected, "{variable}");
         }
     }
 
@@ -370,6 +409,9 @@ mod tests {
             }
         }
         assert_eq!(unknown_variables(["HAPAX_PORT"]), []);
+        let gateway = ["HAPAX_GATEWAY_PORT", "HAPAX_GATEWAY_SERVICE_HOST"];
+        assert_eq!(unknown_variables(gateway), []);
+        assert_eq!(unknown_variables(&gateway[..1]).len(), 1);
     }
 
     #[test]

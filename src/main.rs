@@ -18,12 +18,7 @@ use tokio::runtime;
 fn main() -> ExitCode {
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
-        Err(error) => {
-            // Help and version are no errors, and go to standard output.
-            let code = if error.use_stderr() { USAGE } else { DONE };
-            let _ = error.print();
-            return ExitCode::from(code);
-        }
+        Err(error) => return unread(&error),
     };
     match command {
         Command::Run(args) => run(*args),
@@ -39,6 +34,18 @@ fn main() -> ExitCode {
             Err(error) => fail(FAILED, &error),
         },
         Command::Version(args) => version(&args),
+    }
+}
+
+/// A command line that is none, or asks for help.
+fn unread(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    let typed: Vec<_> = env::args_os().skip(1).collect();
+    match cli::variable_behind(error, &typed) {
+        Some(name) => fail(CONFIGURATION, &format!("the value is that of {name}")),
+        // Help and version are no errors, and go to standard output.
+        None if error.use_stderr() => ExitCode::from(USAGE),
+        None => ExitCode::from(DONE),
     }
 }
 

@@ -134,6 +134,18 @@ fn an_error_in_a_variable_names_it_and_exits_78() {
 }
 
 #[test]
+fn a_variable_of_another_command_is_named_too_unless_its_flag_is_typed() {
+    let asked = |arguments| {
+        let mut command = hapax(arguments);
+        command.env("HAPAX_ADMIN", "nowhere").output().unwrap()
+    };
+    expect(&asked("producers"), 78, "the value is that of HAPAX_ADMIN");
+    let typed = asked("producers --admin nowhere");
+    expect(&typed, 64, "`nowhere` has no port");
+    assert!(!String::from_utf8_lossy(&typed.stderr).contains("HAPAX_ADMIN"));
+}
+
+#[test]
 fn an_empty_variable_is_as_one_that_is_not_set() {
     let output = hapax("config print --origins --upstream a:1")
         .env("HAPAX_MODE", "")
