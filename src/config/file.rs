@@ -4,15 +4,16 @@
 //! Anchors, aliases and tags are refused: no key needs one, and without them a
 //! file means no more than it says.
 
+mod tree;
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span};
-
 use super::ParseError;
 use super::keys::{self, KEYS, Key, Kind};
 use super::value::Value;
+use tree::{Content, EMPTY, Node};
 
 /// What a file sets, and what is wrong with it.
 #[derive(Debug, Default)]
@@ -48,7 +49,7 @@ pub fn parse(bytes: &[u8]) -> Contents {
             return contents;
         }
     };
-    match Tree::of(text) {
+    match tree::read(text) {
         Ok(Some(root)) => contents.section("", &root),
         // An empty file sets nothing.
         Ok(None) => {}
@@ -175,21 +176,17 @@ fn is_section(path: &str) -> bool {
 
 /// The names that a section has, and the file itself for an empty path.
 fn names_in(path: &str) -> Vec<&'static str> {
-    let mut names: Vec<_> = KEYS
-        .iter()
-        .filter_map(|key| match key.place() {
-            (section, name) if section == path => Some(name),
-            (section, _) if path.is_empty() => Some(section),
-            _ => None,
-        })
-        .collect();
-    let mut seen = Vec::new();
-    names.retain(|name| {
-        !seen.contains(name) && {
-            seen.push(*name);
-            true
+    let mut names = Vec::new();
+    for key in KEYS {
+        let name = match key.place() {
+            (section, name) if section == path => name,
+            (section, _) if path.is_empty() => section,
+            _ => continue,
+        };
+        if !names.contains(&name) {
+            names.push(name);
         }
-    });
+    }
     names
 }
 
@@ -290,170 +287,6 @@ impl FileError {
             found,
             expected: key.kind.expected(),
         }
-    }
-}
-
-const EMPTY: &str = "empty";
-
-/// A node of a file, with its line, from 1 on.
-#[derive(Debug)]
-struct Node {
-    line: usize,
-    content: Content,
-}
-
-#[derive(PartialEq, Eq, Debug)]
-enum Content {
-    Null,
-    Text(String),
-    List(Vec<Node>),
-    Map(Vec<(Node, Node)>),
-}
-
-impl PartialEq for Node {
-    fn eq(&self, other: &Self) -> bool {
-        self.content == other.content
-    }
-}
-
-impl Eq for Node {}
-
-impl Content {
-    fn describe(&self) -> &'static str {
-        match self {
-            Self::Null => EMPTY,
-            Self::Text(_) => "text",
-            Self::List(_) => "a list",
-            Self::Map(_) => "a map",
-        }
-    }
-}
-
-impl Node {
-    /// Its text, or what it is instead.
-    fn text(&self) -> Result<&str, &'static str> {
-        match &self.content {
-            Content::Text(text) => Ok(text),
-            other => Err(other.describe()),
-        }
-    }
-}
-
-/// Events of the parser on their way to a tree.
-struct Tree<'t> {
-    text: &'t str,
-    events: Parser<'t, granit_parser::StrInput<'t>>,
-}
-
-type At<T> = Result<T, (usize, FileError)>;
-
-impl<'t> Tree<'t> {
-    /// The root of the one document, when there is something in it.
-    fn of(text: &'t str) -> At<Option<Node>> {
-        let mut tree = Self {
-            text,
-            events: Parser::new_from_str(text),
-        };
-        let mut root = None;
-        while let Some((event, span)) = tree.next()? {
-            match event {
-                Event::StreamStart | Event::DocumentEnd => {}
-                Event::DocumentStart(..) if root.is_some() => {
-                    return Err((span.start.line(), FileError::SecondDocument));
-                }
-                Event::DocumentStart(..) => {
-                    let (event, span) = tree.some()?;
-                    root = Some(tree.node(event, span)?);
-                }
-                _ => break,
-            }
-        }
-        Ok(root)
-    }
-
-    fn next(&mut self) -> At<Option<(Event<'t>, Span)>> {
-        match self.events.next() {
-            None => Ok(None),
-            Some(Ok(event)) => Ok(Some(event)),
-            Some(Err(error)) => Err(self.syntax(&error)),
-        }
-    }
-
-    fn some(&mut self) -> At<(Event<'t>, Span)> {
-        let ended = || (1, FileError::Syntax("it ends too early".to_owned()));
-        self.next()?.ok_or_else(ended)
-    }
-
-    /// The node that begins with an event. The parser bounds the depth.
-    fn node(&mut self, event: Event<'t>, span: Span) -> At<Node> {
-        let line = span.start.line();
-        let plain = |anchor: usize, tagged: bool| match (anchor, tagged) {
-            (0, false) => Ok(()),
-            (0, true) => Err((line, FileError::Tag)),
-            _ => Err((line, FileError::Anchor)),
-        };
-        let content = match event {
-            Event::Scalar(text, style, anchor, tag) => {
-                plain(anchor, tag.is_some())?;
-                match (&*text, style) {
-                    ("" | "~" | "null" | "Null" | "NULL", ScalarStyle::Plain) => Content::Null,
-                    _ => Content::Text(text.into_owned()),
-                }
-            }
-            Event::SequenceStart(_, anchor, tag) => {
-                plain(anchor, tag.is_some())?;
-                self.list()?
-            }
-            Event::MappingStart(_, anchor, tag) => {
-                plain(anchor, tag.is_some())?;
-                self.map()?
-            }
-            _ => return Err((line, FileError::Anchor)),
-        };
-        Ok(Node { line, content })
-    }
-
-    fn list(&mut self) -> At<Content> {
-        let mut items = Vec::new();
-        loop {
-            match self.some()? {
-                (Event::SequenceEnd, _) => return Ok(Content::List(items)),
-                (event, span) => items.push(self.node(event, span)?),
-            }
-        }
-    }
-
-    fn map(&mut self) -> At<Content> {
-        let mut entries = Vec::new();
-        loop {
-            let key = match self.some()? {
-                (Event::MappingEnd, _) => return Ok(Content::Map(entries)),
-                (event, span) => self.node(event, span)?,
-            };
-            let (event, span) = self.some()?;
-            entries.push((key, self.node(event, span)?));
-        }
-    }
-
-    fn syntax(&self, error: &ScanError) -> (usize, FileError) {
-        let line = error.marker().line();
-        let text = self.text.lines().nth(line.saturating_sub(1)).unwrap_or("");
-        let indent = &text[..text.len() - text.trim_start().len()];
-        if indent.contains('\t') {
-            return (line, FileError::Tab);
-        }
-        let mut what = error.info().replace('\n', " ");
-        if what.contains("unknown anchor") {
-            return (line, FileError::Anchor);
-        }
-        // `bootstrap: [::]:19092`, the likeliest value that YAML takes apart.
-        let value = text.split_once(": ").map_or(text, |(_, value)| value);
-        if value.trim_start().starts_with(['[', '{', '%', '@', '`']) {
-            what.push_str("; text that begins with a mark such as [ wants quotes: \"[::]:19092\"");
-        } else if what.contains("expected key") {
-            what.push_str("; is the line indented like its neighbours?");
-        }
-        (line, FileError::Syntax(what))
     }
 }
 
@@ -701,7 +534,7 @@ mod tests {
         #[test]
         fn text_that_is_written_is_read_as_it_was(text in any::<String>()) {
             let yaml = format!("[{0}, {{{0}: {0}}}]", scalar(&text));
-            let root = Tree::of(&yaml).unwrap().unwrap().content;
+            let root = tree::read(&yaml).unwrap().unwrap().content;
             let node = || Node { line: 1, content: Content::Text(text.clone()) };
             let map = Node { line: 1, content: Content::Map(vec![(node(), node())]) };
             prop_assert_eq!(root, Content::List(vec![node(), map]));
