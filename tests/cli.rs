@@ -307,5 +307,5 @@ fn the_manual_page_renders_and_names_every_flag() {
     for key in KEYS {
         assert!(plain.contains(&key.variable()), "{}", key.path);
     }
-    assert!(plain.contains("HOST:PORT,…"));
+    assert!(plain.contains("HOST:PORT,..."));
 }

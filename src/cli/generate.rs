@@ -51,6 +51,7 @@ fn ascii(text: &str) -> String {
     for c in text.chars() {
         match c {
             c if c.is_ascii() => page.push(c),
+            '…' => page.push_str("..."),
             c => page.push_str(&format!("\\[u{:04X}]", u32::from(c))),
         }
     }
