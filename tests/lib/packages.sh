@@ -1,8 +1,8 @@
 # Every package that the tests install; nothing else names one. Sourced by tests/lib/install.sh.
 
 # Debian: kcat (a librdkafka 2.0 client), prometheus (promtool), unzip (message schemas), iproute2 (ss), procps (pid tools), jq, util-linux (flock),
-# mandoc (the manual page).
-APT_PACKAGES=(kcat prometheus unzip iproute2 procps jq util-linux mandoc)
+# mandoc (the manual page), valgrind (instruction counts).
+APT_PACKAGES=(kcat prometheus unzip iproute2 procps jq util-linux mandoc valgrind)
 
 # Maven: org.apache.kafka:kafka_2.13 and :kafka-tools of that version, the default broker and the Java client.
 KAFKA_VERSION=4.4.0
