@@ -54,7 +54,7 @@ pub fn command(args: CheckArgs, out: &mut impl Write) -> u8 {
         Ok(config) => Report::valid(Clients::of(&config, None)),
     };
     let variables = cli::unknown_variables(env::vars_os().map(|(name, _)| name));
-    let unknown = variables.iter().map(|name| advice::unknown_variable(name));
+    let unknown = variables.iter().map(advice::unknown_variable);
     report.problems.extend(unknown);
     let text = match json {
         true => format!("{}\n", report.json()),

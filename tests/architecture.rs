@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["hapax"]),
     ("lib", &["listen"]),
-    ("cli", &["config", "explain", "logging", "metrics"]),
+    ("cli", &["config", "explain", "metrics"]),
     ("config", &["ids"]),
     ("logging", &["config"]),
     ("ids", &[]),

@@ -233,6 +233,24 @@ fn options_that_hapax_does_not_take_exit_78_with_the_way_out() {
 }
 
 #[test]
+fn each_mistake_in_the_file_is_a_problem_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("hapax.yaml");
+    let text = "upstraem: a:1\nadmin:\n  lisen: 127.0.0.1:1\n";
+    std::fs::write(&file, text).unwrap();
+    let output = run(&format!("check --json --config {}", file.display()));
+    assert_eq!(output.status.code(), Some(78));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let problems: Vec<_> = report["problems"].as_array().unwrap().iter().collect();
+    for (line, meant) in [(1, "upstream"), (3, "admin.listen")] {
+        let at = format!("hapax.yaml:{line}:");
+        let says = |problem: &&&Value| problem["message"].to_string().contains(&at);
+        let found = problems.iter().find(says).expect(&at).to_string();
+        assert!(found.contains(&format!("did you mean {meant}?")), "{found}");
+    }
+}
+
+#[test]
 fn a_good_cluster_is_told_with_the_port_of_each_broker() {
     let upstream = kafka(
         "first",
@@ -518,7 +536,8 @@ fn a_misspelt_variable_is_a_warning() {
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    expect_problem(&report, "unknown_variable", &["HAPAX_UPSTREAMS", "warning"]);
+    let says = ["HAPAX_UPSTREAMS", "warning", "did you mean HAPAX_UPSTREAM?"];
+    expect_problem(&report, "unknown_variable", &says);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
+use crate::cli::UnknownVariable;
 use crate::config::HostPort;
 use crate::ports;
 use crate::upstream::Broker;
@@ -171,12 +172,17 @@ pub(super) fn taken(flag: &str, which: &str, first: SocketAddr, error: &io::Erro
 }
 
 /// A variable that nobody reads.
-pub(super) fn unknown_variable(name: &str) -> Problem {
+pub(super) fn unknown_variable(variable: &UnknownVariable) -> Problem {
+    let UnknownVariable { name, nearest } = variable;
+    let advice = match nearest {
+        Some(nearest) => format!("did you mean {nearest}? correct the name, or unset it"),
+        None => "correct the name (hapax run --help lists them), or unset it".to_owned(),
+    };
     Problem {
         code: "unknown_variable",
         severity: Severity::Warning,
         message: format!("the environment variable {name} is none of hapax's"),
-        advice: "correct its name (hapax run --help lists them), or unset it".to_owned(),
+        advice,
     }
 }
 

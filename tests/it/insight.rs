@@ -537,3 +537,39 @@ fn requests_are_counted_by_api_and_outcome() {
     assert_eq!(count("produce", "error"), 1.0);
     assert_eq!(count("produce", "ok"), 1.0);
 }
+
+#[test]
+fn the_effective_configuration_is_shown_with_who_set_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("hapax.yaml");
+    let text = "# levels\nsequence:\n  mode: observe\n  windowBatches: 9\nworkers: 2\n";
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let world = World::new(&["--config", file, "--workers=1"]);
+    let page = world.hapax.json("/api/v1/config");
+    for (key, value, origin) in [
+        ("sequence.mode", json!("absorb"), "flag --mode".to_owned()),
+        ("sequence.windowBatches", json!(9), format!("{file}:4")),
+        ("sequence.ttl", json!("5m"), "default".to_owned()),
+        ("workers", json!(1), "flag --workers".to_owned()),
+        (
+            "listen.bootstrap",
+            json!(world.hapax.bootstrap),
+            "flag --listen".to_owned(),
+        ),
+    ] {
+        let at = format!("/config/{}", key.replace('.', "/"));
+        assert_eq!(page.pointer(&at), Some(&value), "{page}");
+        assert_eq!(page["origins"][key], origin, "{page}");
+    }
+    // Every key is there.
+    let keys = hapax::config::keys::KEYS.len();
+    assert_eq!(page["origins"].as_object().unwrap().len(), keys);
+    // What it shows is a configuration: JSON is YAML.
+    let again = folder.path().join("again.yaml");
+    std::fs::write(&again, page["config"].to_string()).unwrap();
+    let other = World::new(&["--config", again.to_str().unwrap(), "--workers=1"]);
+    let shown = other.hapax.json("/api/v1/config");
+    assert_eq!(shown["config"]["sequence"], page["config"]["sequence"]);
+    assert_eq!(other.gauge("hapax_windows_limit"), 100_000.0);
+}
