@@ -36,6 +36,9 @@ var (
 	batchBytes      = flags.Int("batch-bytes", 16384, "")
 	_               = flags.Int("in-flight", 5, "") // franz-go decides: up to five once a request has succeeded
 	backoffMs       = flags.Int("backoff-ms", 100, "")
+	acks            = flags.String("acks", "all", "")
+	idempotence     = flags.String("idempotence", "true", "") // true is also what franz-go does where it is unset
+	keys            = flags.Bool("keys", false, "")
 	group           = flags.String("group", "", "")
 	readCommitted   = flags.Bool("read-committed", false, "")
 	timeoutMs       = flags.Int("timeout-ms", 30000, "")
@@ -85,6 +88,16 @@ func client(more ...kgo.Opt) *kgo.Client {
 func producer(more ...kgo.Opt) *kgo.Client {
 	// A request's time limit is its own timeout and the overhead; both have a floor of 100 ms.
 	half := time.Duration(max(*requestTimeout/2, 100)) * time.Millisecond
+	switch *acks {
+	case "all":
+	case "1":
+		more = append(more, kgo.RequiredAcks(kgo.LeaderAck()))
+	default:
+		fail(fmt.Errorf("unknown acks %s", *acks))
+	}
+	if *idempotence == "false" {
+		more = append(more, kgo.DisableIdempotentWrite())
+	}
 	return client(append([]kgo.Opt{
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProduceRequestTimeout(half), kgo.RequestTimeoutOverhead(half),
@@ -124,6 +137,9 @@ func produce() {
 			}
 		}
 		record := &kgo.Record{Topic: *topic, Partition: int32(n % *partitions), Value: []byte(strconv.Itoa(n))}
+		if *keys {
+			record.Key = []byte("msg-" + strconv.Itoa(n))
+		}
 		c.Produce(context.Background(), record, func(r *kgo.Record, err error) {
 			output.Lock()
 			defer output.Unlock()

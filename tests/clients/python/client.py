@@ -21,6 +21,9 @@ def main():
         ("in-flight", 5), ("backoff-ms", 100), ("timeout-ms", 30000),
     ):
         parser.add_argument("--" + name, type=int, default=default)
+    parser.add_argument("--acks")
+    parser.add_argument("--idempotence", choices=["true", "false", "unset"], default="true")
+    parser.add_argument("--keys", action="store_true")
     parser.add_argument("--until-input-ends", action="store_true")
     parser.add_argument("--read-committed", action="store_true")
     options = parser.parse_args()
@@ -38,8 +41,11 @@ def common(options):
 
 
 def producer(options, **more):
+    if options.idempotence != "unset":
+        more["enable.idempotence"] = options.idempotence
+    if options.acks:
+        more["acks"] = options.acks
     return Producer(common(options) | {
-        "enable.idempotence": True,
         # librdkafka gives up on a request in flight after socket.timeout.ms; request.timeout.ms is the broker's limit.
         "socket.timeout.ms": options.request_timeout_ms, "request.timeout.ms": options.request_timeout_ms,
         "message.timeout.ms": options.delivery_timeout_ms, "linger.ms": options.linger_ms,
@@ -69,7 +75,10 @@ def produce(options):
                 client.poll(ahead)
         while True:
             try:
-                client.produce(options.topic, str(n).encode(), partition=n % options.partitions, on_delivery=delivered)
+                key = f"msg-{n}" if options.keys else None
+                client.produce(
+                    options.topic, str(n).encode(), key, partition=n % options.partitions, on_delivery=delivered
+                )
                 break
             except BufferError:
                 client.poll(0.1)
