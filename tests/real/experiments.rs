@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use kafka_protocol::messages::ProduceRequest;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 
-use crate::clients::Client;
+use crate::clients::{Client, Outcome};
 use crate::cluster::{Batch, Cluster, Options, Snapshot, assert_once_in_order, values};
 use crate::hapax::{Hapax, Ports, Route};
 use crate::line::{Line, Tally, Weather};
@@ -498,12 +498,13 @@ fn check_rough_line(client: Client, batch_bytes: &str, name: &str) {
     for way in ways {
         let setting = Setting::new(way, rough());
         let topic = setting.cluster.create_topic("rough", PARTITIONS);
-        produce_over_line(client, &setting, &topic, &["--batch-bytes", batch_bytes]);
+        let produced = produce_over_line(client, &setting, &topic, &["--batch-bytes", batch_bytes]);
         let (tally, log) = (setting.line.tally(), setting.cluster.log(&topic));
         println!("{client:?} {way:?}: {tally:?}");
         assert!(tally.cuts > 0 && tally.darks > 0, "{tally:?}");
         assert!(tally.retries_of_acked > 0, "{tally:?}");
         assert_once_in_order(&log, MESSAGES);
+        check_acknowledgements(&produced, &log);
         assert!(log.iter().all(Batch::is_idempotent));
         let written = Written::of(&log);
         rough_line_rows(&mut table, way, &tally, &written);
@@ -521,6 +522,25 @@ fn check_rough_line(client: Client, batch_bytes: &str, name: &str) {
     }
     let heading = "### 1. Ten thousand messages under delay and jitter\n\nEach way takes 5 to 25 ms. Every so often the client does not hear of an acknowledgement: its connection is cut, or silent for a second. Kafka recognises these retries too, as long as it remembers the producer's last five batches; through hapax they do not reach it, and are counted.";
     table.report(name, if name == "1a" { heading } else { "" });
+}
+
+/// Each record is where its acknowledgement, an absorbed one too, says it is.
+fn check_acknowledgements(produced: &Outcome, log: &[Batch]) {
+    let places = log.iter().flat_map(|batch| {
+        let offsets = batch.offset..;
+        let partition = i64::from(batch.partition);
+        let values = offsets.zip(&batch.values);
+        values.map(move |(offset, value)| ((partition, offset), value.as_str()))
+    });
+    let places: HashMap<(i64, i64), &str> = places.collect();
+    let acknowledged = produced.records();
+    let numbers: HashSet<u64> = acknowledged.iter().map(|(n, ..)| *n).collect();
+    assert_eq!(size(numbers.len()), MESSAGES, "each is acknowledged");
+    for (n, partition, offset) in acknowledged {
+        let found = places.get(&(partition, offset)).copied();
+        let place = format!("offset {offset} of partition {partition}");
+        assert_eq!(found, Some(n.to_string().as_str()), "{place}");
+    }
 }
 
 /// What hapax counts is what the lines before and behind it saw: how many
@@ -563,7 +583,7 @@ fn rough() -> Weather {
     }
 }
 
-fn produce_over_line(client: Client, setting: &Setting, topic: &str, more: &[&str]) {
+fn produce_over_line(client: Client, setting: &Setting, topic: &str, more: &[&str]) -> Outcome {
     let arguments = [
         "--topic",
         topic,
@@ -585,6 +605,7 @@ fn produce_over_line(client: Client, setting: &Setting, topic: &str, more: &[&st
     let produced = client.run("produce", &setting.bootstrap, &arguments);
     assert_eq!(produced.summary["acked"], MESSAGES);
     setting.line.wait_until_idle();
+    produced
 }
 
 fn rough_line_rows(table: &mut Table, way: Way, tally: &Tally, written: &Written) {
@@ -780,7 +801,7 @@ fn sentence(stderr: &str, words: &str) -> String {
         .lines()
         .find_map(|line| Some(&line[line.find(words)?..]));
     let sentence = found.unwrap_or_else(|| panic!("no {words:?} in {stderr}"));
-    sentence.trim_end_matches(['"', '}']).to_owned()
+    sentence.trim_end_matches(['"', '}', ')']).to_owned()
 }
 
 /// A table with a column for each way.
