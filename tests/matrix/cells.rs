@@ -10,6 +10,7 @@ use crate::judge::{self, RECORDS, TRANSACTION};
 use crate::kafka::{Batch, Kafka};
 use crate::old_versions;
 use crate::programs::{Client, Operation};
+use crate::relay::{self, Relay};
 use crate::support::hapax::{self, Hapax};
 
 /// The versions, newest first.
@@ -41,28 +42,20 @@ impl Cell {
         self.direct.is_ok() && self.hapax.is_ok()
     }
 
-    /// What must not be: the ways differ, or both fail and nobody knows why.
-    pub(crate) fn complaint(&self) -> Option<String> {
-        let cell = format!(
-            "{}, {}, Kafka {}",
-            self.client.title(),
-            self.operation.name(),
+    /// What must not be. A client that cannot do with some Kafka what it does
+    /// with others has none here: nothing fails both ways.
+    fn complaint(&self) -> Option<String> {
+        let error = match (&self.direct, &self.hapax) {
+            (Ok(()), Ok(())) => return None,
+            (Ok(()), Err(error)) => format!("only through hapax: {error}"),
+            (Err(error), Ok(())) => format!("only direct: {error}"),
+            (Err(direct), Err(hapax)) => format!("direct: {direct}; through hapax: {hapax}"),
+        };
+        let (client, operation) = (self.client.title(), self.operation.name());
+        Some(format!(
+            "{client}, {operation}, Kafka {}: {error}",
             self.kafka
-        );
-        match (&self.direct, &self.hapax) {
-            (Ok(()), Ok(())) => None,
-            (Ok(()), Err(error)) => Some(format!("{cell}: only through hapax: {error}")),
-            (Err(error), Ok(())) => Some(format!("{cell}: only direct: {error}")),
-            (Err(error), Err(_)) => match self.known() {
-                Some(_) => None,
-                None => Some(format!("{cell}: both ways, for no known reason: {error}")),
-            },
-        }
-    }
-
-    /// Why the client and this Kafka do not go together, with or without hapax.
-    pub(crate) fn known(&self) -> Option<&'static str> {
-        None
+        ))
     }
 }
 
@@ -104,70 +97,108 @@ fn topic(client: Client, operation: Operation, route: Route) -> String {
     format!("{}-{}-{route}", client.id(), operation.name())
 }
 
-/// Boots a Kafka and hapax and runs the cells; gives them with what differs
-/// in the answers that no cell shows.
+/// Runs the cells of one Kafka; gives them with what is wrong, also in the
+/// answers that no cell shows.
 pub(crate) fn run(kafka: &'static str, cells: &[(Client, Operation)]) -> (Vec<Cell>, Vec<String>) {
-    let start = Instant::now();
-    let world = World::start(kafka);
-    world.create_topics(cells);
-    world.seed(0, RECORDS);
-    println!("Kafka {kafka} serves after {:.0?}", start.elapsed());
-    let mut runs: Vec<Run> = Vec::new();
-    for (client, operation) in cells {
-        let begun = Instant::now();
-        runs.extend(world.both(*client, *operation, 0, RECORDS));
-        println!(
-            "  {:<20} {:<14} {:.1?}",
-            client.id(),
-            operation.name(),
-            begun.elapsed()
-        );
+    let of_loss = |cell: &&(Client, Operation)| cell.1 == Operation::LostAck;
+    let (lossy, sound): (Vec<_>, Vec<_>) = cells.iter().partition(of_loss);
+    let mut done = Vec::new();
+    let mut complaints = Vec::new();
+    if !sound.is_empty() {
+        let world = World::start(kafka);
+        done.extend(world.run(kafka, &sound));
+        let differing = old_versions::complaints(&world, SEED).into_iter();
+        complaints.extend(differing.map(|text| format!("Kafka {kafka}: {text}")));
     }
-    world.seed(RECORDS, MORE);
-    world.resume(&mut runs);
-    let cells = world.judge(kafka, runs);
-    let mut complaints: Vec<String> = cells.iter().filter_map(Cell::complaint).collect();
-    let differing = old_versions::complaints(&world, SEED);
-    complaints.extend(
-        differing
-            .iter()
-            .map(|text| format!("Kafka {kafka}: {text}")),
-    );
-    println!(
-        "Kafka {kafka}: {} cells, {:.0?}",
-        cells.len(),
-        start.elapsed()
-    );
-    (cells, complaints)
+    if !lossy.is_empty() {
+        done.extend(World::lossy(kafka).run(kafka, &lossy));
+    }
+    complaints.extend(done.iter().filter_map(Cell::complaint));
+    (done, complaints)
 }
 
 /// A Kafka and hapax in front of it.
 pub(crate) struct World {
     pub(crate) kafka: Kafka,
     pub(crate) hapax: Hapax,
+    relays: Option<Relays>,
+}
+
+/// Between clients and Kafka, and between clients and hapax.
+struct Relays {
+    direct: Relay,
+    hapax: Relay,
 }
 
 impl World {
     pub(crate) fn start(version: &str) -> Self {
-        let kafka = Kafka::start(version);
-        let flags = [
-            "--upstream-address-map",
-            &kafka.address_map(),
-            "--metrics-max-topics",
-            "500",
-        ];
-        let hapax = hapax::start(&kafka.front(), "absorb", &flags);
-        Self { kafka, hapax }
-    }
-
-    fn bootstrap(&self, route: Route) -> String {
-        match route {
-            Route::Direct => self.kafka.bootstrap(),
-            Route::Hapax => self.hapax.bootstrap.clone(),
+        let kafka = Kafka::start(version, LOOPBACK);
+        let hapax = hapax_of(&kafka, LOOPBACK);
+        let relays = None;
+        Self {
+            kafka,
+            hapax,
+            relays,
         }
     }
 
-    fn create_topics(&self, cells: &[(Client, Operation)]) {
+    /// With relays that can lose an acknowledgement.
+    fn lossy(version: &str) -> Self {
+        let kafka = Kafka::start(version, relay::HOST);
+        let hapax = hapax_of(&kafka, relay::HOST);
+        let direct = Relay::start(&[port(&kafka.bootstrap())]);
+        let first = hapax.first_port;
+        let front = Relay::start(&[port(&hapax.bootstrap), first, first + 1]);
+        let relays = Some(Relays {
+            direct,
+            hapax: front,
+        });
+        Self {
+            kafka,
+            hapax,
+            relays,
+        }
+    }
+
+    fn bootstrap(&self, route: Route) -> String {
+        let bootstrap = match route {
+            Route::Direct => self.kafka.bootstrap(),
+            Route::Hapax => self.hapax.bootstrap.clone(),
+        };
+        match &self.relays {
+            Some(_) => format!("{}:{}", relay::HOST, port(&bootstrap)),
+            None => bootstrap,
+        }
+    }
+
+    fn relay(&self, route: Route) -> Option<&Relay> {
+        let relays = self.relays.as_ref()?;
+        Some(match route {
+            Route::Direct => &relays.direct,
+            Route::Hapax => &relays.hapax,
+        })
+    }
+
+    fn run(&self, kafka: &'static str, cells: &[&(Client, Operation)]) -> Vec<Cell> {
+        self.create_topics(cells);
+        self.seed(0, RECORDS);
+        println!("Kafka {kafka}:");
+        let start = Instant::now();
+        let mut runs: Vec<Run> = Vec::new();
+        for (client, operation) in cells {
+            let begun = Instant::now();
+            runs.extend(self.both(*client, *operation, 0, RECORDS));
+            let (id, name, time) = (client.id(), operation.name(), begun.elapsed());
+            println!("  {id:<20} {name:<20} {time:.1?}");
+        }
+        self.seed(RECORDS, MORE);
+        self.resume(&mut runs);
+        let cells = self.judge(kafka, runs);
+        println!("  {} cells in {:.0?}", cells.len(), start.elapsed());
+        cells
+    }
+
+    fn create_topics(&self, cells: &[&(Client, Operation)]) {
         let mut names = vec![SEED.to_owned()];
         for (client, operation) in cells {
             if *operation != Operation::Group {
@@ -222,7 +253,7 @@ impl World {
         let transaction = TRANSACTION.to_string();
         let arguments: &[&str] = match operation {
             Operation::Plain => &["produce", "--count", &count, "--idempotence", "false"],
-            Operation::Idempotent => &["produce", "--count", &count],
+            Operation::Idempotent | Operation::LostAck => &["produce", "--count", &count],
             Operation::Transactional => &[
                 "transact",
                 "--count",
@@ -235,12 +266,22 @@ impl World {
         let mut all = arguments.to_vec();
         match operation {
             Operation::Group => all.extend(["--topic", SEED]),
-            Operation::Plain | Operation::Idempotent | Operation::Transactional => {
+            Operation::Plain
+            | Operation::Idempotent
+            | Operation::LostAck
+            | Operation::Transactional => {
                 all.extend(["--topic", &name, "--partitions", "3"]);
                 all.extend(["--batch-bytes", SMALL_BATCH]);
             }
         }
+        let relay = self.relay(route);
+        if let Some(relay) = relay {
+            relay.lose_one();
+        }
         let lines = client.run(&self.bootstrap(route), &all)?;
+        if relay.is_some_and(|relay| !relay.has_lost()) {
+            return Err("no acknowledgement was lost".to_owned());
+        }
         if operation == Operation::Group {
             judge::consumed(&lines, first, count.parse().expect("a number"))?;
         }
@@ -272,7 +313,7 @@ impl World {
             let mut through = self.outcome(&hapax, &logs);
             let mut counted = 0;
             if through.is_ok() && operation != Operation::Group {
-                match judge::counted(operation, &self.verdicts(&hapax.topic()), log) {
+                match judge::counted(client, operation, &self.verdicts(&hapax.topic()), log) {
                     Ok(count) => counted = count,
                     Err(error) => through = Err(error),
                 }
@@ -329,5 +370,61 @@ impl World {
             (verdict.to_owned(), value.parse().expect("a whole number"))
         })
         .collect()
+    }
+}
+
+/// Where clients find what no relay is in front of.
+const LOOPBACK: &str = "127.0.0.1";
+
+/// hapax in front of a Kafka, telling clients this host.
+fn hapax_of(kafka: &Kafka, host: &str) -> Hapax {
+    let flags = [
+        "--upstream-address-map",
+        &kafka.address_map(),
+        "--metrics-max-topics",
+        "500",
+        "--listen-advertised-host",
+        host,
+    ];
+    hapax::start(&kafka.front(), "absorb", &flags)
+}
+
+fn port(address: &str) -> u16 {
+    let (_, port) = address.rsplit_once(':').expect("HOST:PORT");
+    port.parse().expect("a port")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaint(direct: Outcome, hapax: Outcome) -> Option<String> {
+        let cell = Cell {
+            kafka: "2.8.2",
+            client: Client::Sarama,
+            operation: Operation::Plain,
+            direct,
+            hapax,
+            counted: 0,
+        };
+        cell.complaint()
+    }
+
+    #[test]
+    fn a_cell_that_fails_or_differs_is_complained_of() {
+        let failed = || Err("timed out".to_owned());
+        assert_eq!(complaint(Ok(()), Ok(())), None);
+        for (direct, hapax, text) in [
+            (Ok(()), failed(), "only through hapax: timed out"),
+            (failed(), Ok(()), "only direct: timed out"),
+            (
+                failed(),
+                failed(),
+                "direct: timed out; through hapax: timed out",
+            ),
+        ] {
+            let said = complaint(direct, hapax).unwrap();
+            assert!(said.contains("sarama") && said.ends_with(text), "{said}");
+        }
     }
 }

@@ -18,6 +18,7 @@ mod judge;
 mod kafka;
 mod old_versions;
 mod programs;
+mod relay;
 mod report;
 mod snippets;
 
@@ -64,10 +65,7 @@ fn main() -> ExitCode {
     }
     println!(
         "{} passed, {} failed",
-        cells
-            .iter()
-            .filter(|cell| cell.complaint().is_none())
-            .count(),
+        cells.iter().filter(|cell| cell.is_good()).count(),
         complaints.len()
     );
     match complaints.is_empty() && !cells.is_empty() {

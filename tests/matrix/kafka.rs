@@ -39,7 +39,8 @@ pub(crate) struct Batch {
 }
 
 impl Kafka {
-    pub(crate) fn start(version: &str) -> Self {
+    /// Starts it, telling clients this host.
+    pub(crate) fn start(version: &str, host: &str) -> Self {
         let port = free_range(6);
         let kafka = Self {
             folder: root()
@@ -51,6 +52,7 @@ impl Kafka {
             command
                 .env("KAFKA_VERSION", version)
                 .env("NODE_PORTS", port.to_string())
+                .env("ADVERTISED", format!("{host}:{port}"))
                 .env("OWNER_PID", std::process::id().to_string());
         });
         kafka

@@ -29,6 +29,10 @@ pub(crate) enum Client {
     KafkaJs,
     Rdkafka,
     Rskafka,
+    /// KafkaJS with a timestamp on each message, which its retries keep.
+    KafkaJsStamped,
+    /// kcat as it was with Kafka 0.9: no ApiVersions, Produce 1, messages of format 0.
+    Kcat09,
 }
 
 /// What is asked of a client.
@@ -37,6 +41,8 @@ pub(crate) enum Operation {
     /// A producer with idempotence turned off.
     Plain,
     Idempotent,
+    /// The same, when an acknowledgement is lost and the connection with it.
+    LostAck,
     /// Three transactions: committed, aborted, committed.
     Transactional,
     /// A group that reads, commits, and goes on where it was.
@@ -44,9 +50,10 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    pub(crate) const ALL: [Self; 4] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::Plain,
         Self::Idempotent,
+        Self::LostAck,
         Self::Transactional,
         Self::Group,
     ];
@@ -55,6 +62,7 @@ impl Operation {
         match self {
             Self::Plain => "plain",
             Self::Idempotent => "idempotent",
+            Self::LostAck => "lost-acknowledgement",
             Self::Transactional => "transactional",
             Self::Group => "group",
         }
@@ -62,6 +70,7 @@ impl Operation {
 }
 
 impl Client {
+    /// The rows of the table.
     pub(crate) const ALL: [Self; 13] = [
         Self::Java4,
         Self::Java3,
@@ -94,6 +103,8 @@ impl Client {
             Self::KafkaJs => "kafkajs",
             Self::Rdkafka => "rdkafka",
             Self::Rskafka => "rskafka",
+            Self::KafkaJsStamped => "kafkajs-stamped",
+            Self::Kcat09 => "kcat-0.9",
         }
     }
 
@@ -113,6 +124,8 @@ impl Client {
             Self::KafkaJs => "KafkaJS 2.2.4",
             Self::Rdkafka => "rdkafka (Rust) 0.39.0, librdkafka 2.12",
             Self::Rskafka => "rskafka 0.6.0",
+            Self::KafkaJsStamped => "KafkaJS with timestamps",
+            Self::Kcat09 => "kcat speaking as of Kafka 0.9",
         }
     }
 
@@ -125,31 +138,48 @@ impl Client {
             Self::Java4 => (packages, "KAFKA_VERSION=4.4.0"),
             Self::Java3 => (packages, "KAFKA_JAVA_3=3.9.1"),
             Self::ConfluentPython => (packages, "confluent-kafka==2.16.1"),
-            Self::Kcat => (packages, "kcat"),
+            Self::Kcat | Self::Kcat09 => (packages, "kcat"),
             Self::ConfluentGo => (go, "confluent-kafka-go/v2 v2.11.1"),
             Self::FranzGo => (go, "franz-go v1.22.3"),
             Self::Sarama => (go, "sarama v1.61.1"),
             Self::KafkaGo => (go, "segmentio/kafka-go v0.4.51"),
             Self::KafkaPython => (packages, "kafka-python==3.0.12"),
             Self::Aiokafka => (packages, "aiokafka==0.14.0"),
-            Self::KafkaJs => ("tests/clients/node/package.json", r#""kafkajs": "2.2.4""#),
+            Self::KafkaJs | Self::KafkaJsStamped => {
+                ("tests/clients/node/package.json", r#""kafkajs": "2.2.4""#)
+            }
             Self::Rdkafka => (rust, "name = \"rdkafka\"\nversion = \"0.39.0\""),
             Self::Rskafka => (rust, "name = \"rskafka\"\nversion = \"0.6.0\""),
         }
     }
 
     pub(crate) fn offers(self, operation: Operation) -> bool {
+        let has_idempotence = !matches!(self, Self::KafkaGo | Self::Rskafka | Self::Kcat09);
         match operation {
             Operation::Plain => true,
-            Operation::Idempotent => !matches!(self, Self::KafkaGo | Self::Rskafka),
-            Operation::Transactional => !matches!(self, Self::KafkaGo | Self::Rskafka | Self::Kcat),
+            Operation::Idempotent => has_idempotence,
+            // kcat ends when its last connection is cut.
+            Operation::LostAck => has_idempotence && self != Self::Kcat,
+            Operation::Transactional => has_idempotence && self != Self::Kcat,
             Operation::Group => self != Self::Rskafka,
         }
     }
 
     /// Whether its acknowledgements say where the records are.
     pub(crate) fn tells_offsets(self) -> bool {
-        self != Self::Kcat
+        !matches!(self, Self::Kcat | Self::Kcat09)
+    }
+
+    /// Whether a batch that it sends again has the bytes of the first time.
+    /// KafkaJS stamps the records anew: only the broker knows such a retry.
+    pub(crate) fn repeats_bytes(self) -> bool {
+        self != Self::KafkaJs
+    }
+
+    /// Whether it sends record batches, and not the messages before them, which
+    /// hapax passes without a look.
+    pub(crate) fn sends_batches(self) -> bool {
+        self != Self::Kcat09
     }
 
     /// Whether it takes minutes to build, and is left to the whole matrix.
@@ -165,6 +195,7 @@ impl Client {
             .arg(operation)
             .args(["--bootstrap", bootstrap])
             .args(options)
+            .args(self.variant())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -188,6 +219,14 @@ impl Client {
         }
     }
 
+    fn variant(self) -> &'static [&'static str] {
+        match self {
+            Self::Kcat09 => &["--speak-as", "0.9.0.1"],
+            Self::KafkaJsStamped => &["--timestamps"],
+            _ => &[],
+        }
+    }
+
     fn command(self) -> Command {
         match self {
             Self::Java4 => java("kafka-libs"),
@@ -195,12 +234,12 @@ impl Client {
             Self::ConfluentPython => python("client.py"),
             Self::KafkaPython => python("kafka_python.py"),
             Self::Aiokafka => python("aiokafka_client.py"),
-            Self::Kcat => Command::new(source("kcat/client")),
+            Self::Kcat | Self::Kcat09 => Command::new(source("kcat/client")),
             Self::FranzGo => Command::new(installed("client-go")),
             Self::Sarama => Command::new(installed("client-sarama")),
             Self::KafkaGo => Command::new(installed("client-kafka-go")),
             Self::ConfluentGo => Command::new(installed("client-confluent-go")),
-            Self::KafkaJs => {
+            Self::KafkaJs | Self::KafkaJsStamped => {
                 let mut command = Command::new("node");
                 command
                     .env("NODE_PATH", installed("node/node_modules"))

@@ -12,6 +12,7 @@ const {values: options, positionals} = parseArgs({
   options: {
     ...Object.fromEntries(names.map((name) => [name, {type: 'string'}])),
     keys: {type: 'boolean'},
+    timestamps: {type: 'boolean'},
     'read-committed': {type: 'boolean'},
   },
 });
@@ -25,7 +26,11 @@ const kafka = new Kafka({
   requestTimeout: number('request-timeout-ms', 30000), retry: {initialRetryTime: number('backoff-ms', 100), retries: 20},
 });
 
-const message = (n) => ({key: options.keys ? `msg-${n}` : null, value: String(n), partition: n % partitions});
+const message = (n) => ({
+  key: options.keys ? `msg-${n}` : null, value: String(n), partition: n % partitions,
+  // Without one KafkaJS stamps a record each time that it sends it.
+  timestamp: options.timestamps ? String(Date.now()) : undefined,
+});
 
 // The records n ... n + size - 1 in one call; KafkaJS tells the offset of the first record of each partition.
 async function send(sender, n, size, more) {

@@ -51,23 +51,22 @@ func produce() {
 	}
 	p, err := sarama.NewAsyncProducer(common.Bootstrap(), c)
 	common.Check(err)
-	ended := make(chan struct{}, 2)
-	go func() {
-		for m := range p.Successes() {
+	told := make(chan int, 1)
+	go func() { told <- common.EachRecord(func(n int) { p.Input() <- message(n) }) }()
+	// It is closed when all is told: a retry that meets a closing sarama fails.
+	sent, delivered := -1, 0
+	for sent != delivered {
+		select {
+		case sent = <-told:
+			continue
+		case m := <-p.Successes():
 			common.Delivered(m.Metadata.(int), m.Partition, m.Offset, nil)
-		}
-		ended <- struct{}{}
-	}()
-	go func() {
-		for e := range p.Errors() {
+		case e := <-p.Errors():
 			common.Delivered(e.Msg.Metadata.(int), -1, -1, e.Err)
 		}
-		ended <- struct{}{}
-	}()
-	sent := common.EachRecord(func(n int) { p.Input() <- message(n) })
-	p.AsyncClose()
-	<-ended
-	<-ended
+		delivered++
+	}
+	common.Check(p.Close())
 	common.Produced(sent)
 }
 
