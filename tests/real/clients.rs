@@ -18,6 +18,7 @@ pub(crate) enum Client {
     Java,
     Confluent,
     FranzGo,
+    Sarama,
     Kcat,
 }
 
@@ -88,6 +89,7 @@ impl Client {
                 command
             }
             Self::FranzGo => Command::new(installed("client-go", "go")),
+            Self::Sarama => Command::new(installed("client-sarama", "go")),
             Self::Kcat => Command::new(source("clients/kcat/client")),
         }
     }

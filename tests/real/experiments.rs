@@ -70,6 +70,7 @@ fn clients_refuse_idempotence_with_acks_1_and_some_drop_it_in_silence() {
         (Client::Confluent, "`acks` must be set to `all`"),
         (Client::Kcat, "`acks` must be set to `all`"),
         (Client::FranzGo, "idempotency requires acks=all"),
+        (Client::Sarama, "Idempotent producer requires"),
     ] {
         let (refusal, alone) = produce_with_acks_1(client, words, cluster);
         let _ = writeln!(text, "| {} | {refusal} | {alone} |", client_name(client));
@@ -790,6 +791,7 @@ fn client_name(client: Client) -> &'static str {
         Client::Java => "Java 4.4.0",
         Client::Confluent => "librdkafka 2.16",
         Client::FranzGo => "franz-go 1.22.3",
+        Client::Sarama => "sarama 1.61.1",
         Client::Kcat => "librdkafka 2.0 (kcat)",
     }
 }
