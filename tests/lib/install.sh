@@ -21,6 +21,13 @@ install_kafka() {
   ln -sfn "$libs" "$installed/kafka-libs"
 }
 
+# The other Kafkas that are asked for, and the Java client that comes with one of them.
+install_kafkas() { # VERSION...
+  local version
+  for version in "$@"; do "$root/tests/kafka/kafka" jars "$version" >/dev/null; done
+  ln -sfn "$("$root/tests/kafka/kafka" jars "$KAFKA_JAVA_3")" "$installed/kafka-libs-3"
+}
+
 install_python() {
   [ -x "$installed/venv/bin/python" ] || python3 -m venv "$installed/venv"
   "$installed/venv/bin/pip" install -q "${PYTHON_PACKAGES[@]}"
@@ -31,6 +38,16 @@ install_go() {
   for program in "${GO_PROGRAMS[@]}"; do
     (cd "$root/tests/${program#*=}" && go build -o "$installed/${program%%=*}" .)
   done
+}
+
+install_node() {
+  mkdir -p "$installed/node"
+  cp "$root"/tests/clients/node/package*.json "$installed/node"
+  (cd "$installed/node" && npm ci --silent)
+}
+
+install_rust() {
+  (cd "$root/tests/clients/rust" && CARGO_TARGET_DIR="$installed/rust" cargo build --quiet --locked)
 }
 
 install_clients() {

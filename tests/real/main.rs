@@ -13,6 +13,8 @@ mod clients;
 #[cfg(test)]
 mod cluster;
 #[cfg(test)]
+mod experiments;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod forgotten;
@@ -22,6 +24,8 @@ mod hapax;
 mod kfaked;
 #[cfg(test)]
 mod lifecycle;
+#[cfg(test)]
+mod line;
 #[cfg(test)]
 mod lost_acks;
 #[cfg(test)]
