@@ -73,3 +73,27 @@ fn the_experiments_are_quoted_as_they_were_printed() {
         assert_eq!(printed.matches(&heading).count(), 1, "experiment {n}");
     }
 }
+
+#[test]
+fn the_rows_on_errors_are_those_of_hapax_explain() {
+    let readme = readme();
+    let (_, section) = readme.split_once("## When something is wrong").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section
+        .lines()
+        .filter(|row| row.starts_with("| ") && row.contains('`'));
+    let mut seen = 0;
+    for row in rows {
+        let code = row[2..].split(' ').next().unwrap();
+        let entry = hapax::explain::find(code).unwrap();
+        let expected = format!(
+            "| {code} `{}` | {} | {} |",
+            entry.name,
+            entry.says,
+            entry.hint()
+        );
+        assert_eq!(row, expected);
+        seen += 1;
+    }
+    assert!(seen >= 10, "{seen}");
+}

@@ -31,6 +31,8 @@ mod lost_acks;
 #[cfg(test)]
 mod raw;
 #[cfg(test)]
+mod readme;
+#[cfg(test)]
 mod sasl;
 #[cfg(test)]
 mod tap;
