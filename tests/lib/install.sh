@@ -41,9 +41,12 @@ install_go() {
 }
 
 install_node() {
-  mkdir -p "$installed/node"
-  cp "$root"/tests/clients/node/package*.json "$installed/node"
-  (cd "$installed/node" && npm ci --silent)
+  local from=$root/tests/clients/node folder=$installed/node
+  ! cmp -s "$from/package-lock.json" "$folder/node_modules/installed-lock.json" || return 0
+  mkdir -p "$folder"
+  cp "$from"/package*.json "$folder"
+  (cd "$folder" && npm ci --silent)
+  cp "$from/package-lock.json" "$folder/node_modules/installed-lock.json"
 }
 
 install_rust() {

@@ -158,7 +158,6 @@ pub(crate) fn counted(
     log: &[Batch],
 ) -> Result<u64, String> {
     let expected: &[&str] = match operation {
-        Operation::Plain if !client.sends_batches() => return Ok(0),
         Operation::Plain => &["untracked"],
         Operation::LostAck if client.repeats_bytes() => &["duplicate_absorbed", "forwarded"],
         Operation::LostAck => &["sequence_reuse", "forwarded"],

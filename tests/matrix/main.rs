@@ -76,6 +76,17 @@ fn the_versions_that_the_table_names_are_those_that_are_installed() {
 }
 
 #[test]
+fn the_readme_has_the_table_of_the_results() {
+    let read = |file| std::fs::read_to_string(file).expect("a readable file");
+    let (readme, results) = (read(report::readme_file()), read(report::results_file()));
+    assert_eq!(report::block(&readme), report::block(&results));
+    let rows = report::block(&results)
+        .lines()
+        .filter(|line| line.contains("| "));
+    assert_eq!(rows.count(), Client::ALL.len() + 1, "a row a client");
+}
+
+#[test]
 fn the_readmes_lines_for_a_client_make_it_an_idempotent_producer_through_hapax() {
     let complaints = snippets::run(&snippets::QUICK);
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));

@@ -3,12 +3,15 @@
 //!
 //! Old clients still use the first versions; a library decodes them here, not hapax.
 
+use std::time::Duration;
+
 use kafka_protocol::messages::find_coordinator_response::FindCoordinatorResponse;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{FindCoordinatorRequest, MetadataRequest, MetadataResponse};
 use kafka_protocol::protocol::{Message, StrBytes};
 
 use crate::cells::World;
+use crate::support::await_until;
 use crate::support::raw::{Client as Raw, topic_name};
 
 const METADATA: i16 = 3;
@@ -49,6 +52,9 @@ pub(crate) fn complaints(world: &World, topic: &str) -> Vec<String> {
             complaints.push(format!("Metadata {version}: {theirs:?} is {ours:?}"));
         }
     }
+    await_until("a coordinator", Duration::from_secs(30), || {
+        coordinator(&mut direct, 0).0.error_code == 0
+    });
     for version in versions(FIND_COORDINATOR, FindCoordinatorResponse::VERSIONS.max) {
         let ours = coordinator(&mut hapax, version);
         let theirs = coordinator(&mut direct, version);

@@ -176,12 +176,6 @@ impl Client {
         self != Self::KafkaJs
     }
 
-    /// Whether it sends record batches, and not the messages before them, which
-    /// hapax passes without a look.
-    pub(crate) fn sends_batches(self) -> bool {
-        self != Self::Kcat09
-    }
-
     /// Whether it takes minutes to build, and is left to the whole matrix.
     pub(crate) fn is_slow_to_build(self) -> bool {
         matches!(self, Self::Rdkafka | Self::Rskafka)
