@@ -4,6 +4,7 @@
 pub mod admin;
 pub mod cli;
 pub mod config;
+pub mod dev;
 pub mod events;
 pub mod ids;
 pub mod ledger;
