@@ -3,6 +3,8 @@
 //! This is the one place of each key's name and default; [`crate::config`]
 //! says what it means.
 
+pub mod dev;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -35,6 +37,9 @@ pub struct Cli {
 pub enum Command {
     /// Run the proxy.
     Run(Box<RunArgs>),
+    /// Try hapax: a broker in memory, hapax in front of it, and a producer that loses
+    /// acknowledgements.
+    Dev(dev::DevArgs),
     /// List the producers that a running hapax follows, newest batch first.
     Producers(ProducersArgs),
     /// List the recent events of a running hapax: duplicates, gaps, fencing.
@@ -181,7 +186,7 @@ impl RunArgs {
         let cli = Cli::try_parse_from(["hapax", "run"].into_iter().chain(flags))?;
         match cli.command {
             Command::Run(args) => Ok(*args),
-            Command::Producers(_) | Command::Events(_) | Command::Version(_) => {
+            Command::Dev(_) | Command::Producers(_) | Command::Events(_) | Command::Version(_) => {
                 unreachable!("the command is run")
             }
         }

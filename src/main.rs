@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use hapax::admin::client::{self, ClientError};
+use hapax::cli::dev::DevArgs;
 use hapax::cli::{self, Cli, Command, RunArgs, VersionArgs};
 use hapax::config::Config;
 use hapax::metrics::{REVISION, RUSTC, VERSION};
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     };
     match command {
         Command::Run(args) => run(*args),
+        Command::Dev(args) => dev(&args),
         Command::Producers(args) => ask(async |out| client::producers(&args, out).await),
         Command::Events(args) => ask(async |out| client::events(&args, out).await),
         Command::Version(args) => version(&args),
@@ -59,6 +61,18 @@ fn run(args: RunArgs) -> ExitCode {
             ExitCode::from(FAILED)
         }
     }
+}
+
+fn dev(args: &DevArgs) -> ExitCode {
+    logging::init(&args.log());
+    let error = match hapax::dev::run(args) {
+        Ok(()) => return ExitCode::from(DONE),
+        Err(error) => error,
+    };
+    if error.exit_code() != DONE {
+        eprintln!("hapax: {error}");
+    }
+    ExitCode::from(error.exit_code())
 }
 
 fn banner(config: &Config) {

@@ -20,6 +20,7 @@ use tokio::time;
 use super::apis::{self, Reply, Request};
 use super::code::api;
 use super::groups::Groups;
+use super::log::Log;
 use super::shape::{self, ShapeError};
 use super::topics::{Named, Topics, random};
 
@@ -120,8 +121,14 @@ impl Upstream {
                     let shared = Arc::clone(&self.0);
                     tokio::spawn(async move {
                         let _place = place;
-                        if let Err(reason) = connection(&shared, stream).await {
-                            tracing::warn!(%peer, %reason, "dev upstream closes a connection");
+                        match connection(&shared, stream).await {
+                            Ok(()) => {}
+                            Err(Closed::Io(reason)) => {
+                                tracing::debug!(%peer, %reason, "a client of the dev upstream went");
+                            }
+                            Err(reason) => {
+                                tracing::warn!(%peer, %reason, "dev upstream closes a connection");
+                            }
                         }
                     });
                 }
@@ -139,12 +146,18 @@ impl Upstream {
         self.0.topics().forget_producers(topic);
     }
 
+    /// The end of a topic's first partition.
+    #[must_use]
+    pub fn end(&self, topic: &str) -> i64 {
+        let topics = self.0.topics();
+        topics.log(Named::Name(topic), 0).map_or(0, Log::end)
+    }
+
     /// Waits until a topic's first partition ends at `offset` or beyond.
     pub async fn written(&self, topic: &str, offset: i64) {
         loop {
             let appended = self.0.appended.notified();
-            let end = self.0.topics().log(Named::Name(topic), 0).map(|l| l.end());
-            if end.is_ok_and(|end| end >= offset) {
+            if self.end(topic) >= offset {
                 return;
             }
             appended.await;
