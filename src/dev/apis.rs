@@ -115,7 +115,7 @@ pub(super) async fn answer(shared: &Arc<Shared>, request: Request) -> anyhow::Re
         }
         api::LIST_OFFSETS => {
             let asked: ListOffsetsRequest = call.decode()?;
-            call.encode(&records::list_offsets(shared, asked))
+            call.encode(&records::list_offsets(shared, asked, call.0.version))
         }
         api::METADATA => call.encode(&metadata(shared, call.decode()?, call.0.version)),
         api::OFFSET_COMMIT => call.encode(&offset_commit(shared, &call.decode()?)),

@@ -12,6 +12,7 @@ pub(super) const ILLEGAL_GENERATION: i16 = 22;
 pub(super) const INCONSISTENT_GROUP_PROTOCOL: i16 = 23;
 pub(super) const INVALID_GROUP_ID: i16 = 24;
 pub(super) const UNKNOWN_MEMBER_ID: i16 = 25;
+pub(super) const INVALID_SESSION_TIMEOUT: i16 = 26;
 pub(super) const REBALANCE_IN_PROGRESS: i16 = 27;
 pub(super) const INVALID_TIMESTAMP: i16 = 32;
 pub(super) const UNSUPPORTED_VERSION: i16 = 35;

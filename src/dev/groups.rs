@@ -19,6 +19,8 @@ use super::topics::random;
 /// Groups, and members of one group.
 const GROUPS_MAX: usize = 1000;
 const MEMBERS_MAX: usize = 1000;
+/// Kafka's `group.max.session.timeout.ms`.
+const TIMEOUT_MAX: Duration = Duration::from_secs(1800);
 /// Bytes of what a commit may say besides its offset.
 const METADATA_MAX: usize = 4096;
 
@@ -240,6 +242,10 @@ impl Group {
         if !self.shares(&request.protocol_type, &protocols) {
             return Err(code::INCONSISTENT_GROUP_PROTOCOL);
         }
+        let session = millis(request.session_timeout_ms);
+        if session > TIMEOUT_MAX {
+            return Err(code::INVALID_SESSION_TIMEOUT);
+        }
         let id = self.identify(
             request.member_id,
             request.group_instance_id.as_ref(),
@@ -254,7 +260,6 @@ impl Group {
             Phase::Empty | Phase::Joining => false,
         };
         self.protocol_type = request.protocol_type;
-        let session = millis(request.session_timeout_ms);
         let member = self.members.entry(id.clone()).or_insert_with(|| Member {
             instance: None,
             session,
@@ -268,7 +273,8 @@ impl Group {
         member.instance = request.group_instance_id;
         member.session = session;
         // Version 0 has no rebalance timeout.
-        member.rebalance = millis(request.rebalance_timeout_ms).max(session);
+        let rebalance = millis(request.rebalance_timeout_ms);
+        member.rebalance = rebalance.clamp(session, TIMEOUT_MAX);
         member.protocols = protocols;
         member.seen = now;
         member.joins = Some(joins);

@@ -150,9 +150,7 @@ impl Producer {
         let written = self.upstream.end(self.topic);
         if fate != Fate::Heard {
             self.write(9, &request).await?;
-            self.upstream.written(self.topic, written + 1).await;
-            // The acknowledgement is on its way, or here: it is never read.
-            self.stream = None;
+            self.hang_up_on_the_answer().await?;
             if fate == Fate::LostAndForgotten {
                 self.upstream.forget_producers(self.topic);
             }
@@ -168,6 +166,22 @@ impl Producer {
             written,
             acknowledged: answer.base_offset,
         })
+    }
+
+    /// Waits until the acknowledgement is here, and cuts the connection without
+    /// reading it: it is written, and the producer never hears so.
+    async fn hang_up_on_the_answer(&mut self) -> Result<(), DemoError> {
+        let address = self.address;
+        let failed = |source| DemoError::Io { address, source };
+        let Some(stream) = self.stream.take() else {
+            return Err(failed(io::ErrorKind::NotConnected.into()));
+        };
+        let arrived = time::timeout(PATIENCE, stream.peek(&mut [0])).await;
+        let arrived = arrived.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        match arrived.map_err(failed)? {
+            0 => Err(failed(io::ErrorKind::UnexpectedEof.into())),
+            _ => Ok(()),
+        }
     }
 
     fn request(&self, number: u64) -> Result<ProduceRequest, DemoError> {

@@ -24,6 +24,10 @@ use super::code;
 use super::topics::{Named, Topics};
 use super::upstream::Shared;
 
+/// The longest that a Fetch waits, whatever it says: a client that goes is
+/// noticed only when there is something to tell it.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
 /// Appends what a request brings; `None` where Kafka would never answer.
 pub(super) fn produce(
     shared: &Shared,
@@ -128,7 +132,8 @@ pub(super) async fn fetch(shared: &Arc<Shared>, request: FetchRequest) -> FetchR
         return FetchResponse::default().with_error_code(code::FETCH_SESSION_ID_NOT_FOUND);
     }
     let wait = u64::try_from(request.max_wait_ms).unwrap_or(0);
-    let deadline = Instant::now() + Duration::from_millis(wait);
+    let wait = Duration::from_millis(wait).min(WAIT_MAX);
+    let deadline = Instant::now() + wait;
     let enough = usize::try_from(request.min_bytes).unwrap_or(0);
     loop {
         let appended = shared.appended.notified();
@@ -211,7 +216,11 @@ fn joined(batches: &[Bytes]) -> Bytes {
 }
 
 /// Offsets by time, or of the beginning or the end.
-pub(super) fn list_offsets(shared: &Shared, request: ListOffsetsRequest) -> ListOffsetsResponse {
+pub(super) fn list_offsets(
+    shared: &Shared,
+    request: ListOffsetsRequest,
+    version: i16,
+) -> ListOffsetsResponse {
     const LATEST: i64 = -1;
     const EARLIEST: i64 = -2;
     const MAX_TIMESTAMP: i64 = -3;
@@ -237,7 +246,7 @@ pub(super) fn list_offsets(shared: &Shared, request: ListOffsetsRequest) -> List
             answer
                 .with_offset(offset)
                 .with_timestamp(timestamp)
-                .with_leader_epoch(if offset < 0 { -1 } else { 0 })
+                .with_leader_epoch(if offset < 0 || version < 4 { -1 } else { 0 })
         });
         let partitions = partitions.collect();
         ListOffsetsTopicResponse::default()

@@ -152,17 +152,6 @@ impl Upstream {
         let topics = self.0.topics();
         topics.log(Named::Name(topic), 0).map_or(0, Log::end)
     }
-
-    /// Waits until a topic's first partition ends at `offset` or beyond.
-    pub async fn written(&self, topic: &str, offset: i64) {
-        loop {
-            let appended = self.0.appended.notified();
-            if self.end(topic) >= offset {
-                return;
-            }
-            appended.await;
-        }
-    }
 }
 
 async fn connection(shared: &Arc<Shared>, mut stream: TcpStream) -> Result<(), Closed> {

@@ -33,6 +33,11 @@ install_go() {
   done
 }
 
+install_node() {
+  mkdir -p "$installed/node"
+  npm install --silent --no-audit --no-fund --prefix "$installed/node" "${NODE_PACKAGES[@]}"
+}
+
 install_clients() {
   mkdir -p "$installed/java"
   javac -Xlint:all -Werror -cp "$installed/kafka-libs/*" -proc:none -d "$installed/java" "$root/tests/clients/java/Client.java"

@@ -9,7 +9,10 @@ KAFKA_VERSION=4.4.0
 LOG4J_VERSION=2.24.3
 
 # PyPI, into a virtual environment of the tests.
-PYTHON_PACKAGES=(confluent-kafka==2.16.1)
+PYTHON_PACKAGES=(confluent-kafka==2.16.1 kafka-python==3.0.12)
+
+# npm, into target/tests/node.
+NODE_PACKAGES=(kafkajs@2.2.4)
 
 # Go programs as NAME=FOLDER under tests; their go.mod pin franz-go, its kfake and its admin client.
 GO_PROGRAMS=(kfaked=kfaked client-go=clients/go)
