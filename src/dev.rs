@@ -42,14 +42,14 @@ pub use upstream::{RETENTION_BYTES, Upstream};
 pub enum DevError {
     /// It would be the broker of a cluster's applications.
     #[error(
-        "hapax dev does not run in Kubernetes (KUBERNETES_SERVICE_HOST is set): it keeps nothing. \
-         Run hapax in front of a Kafka: hapax run --upstream HOST:PORT"
+        "dev is not for Kubernetes (KUBERNETES_SERVICE_HOST is set): what it is given is gone when \
+         it ends; in front of a Kafka: hapax run --upstream HOST:PORT"
     )]
     Kubernetes,
     /// Anyone could reach it.
     #[error(
-        "{flag} {address} can be reached from other machines, and hapax dev is for this one only: \
-         give an address of 127.0.0.1 or [::1]"
+        "{flag} {address} can be reached from other machines, and dev is for this one only: give an \
+         address of 127.0.0.1 or [::1]"
     )]
     Reachable {
         /// Which flag.
@@ -84,6 +84,9 @@ pub enum DevError {
     /// The demo could not go on.
     #[error("{0}")]
     Demo(#[from] DemoError),
+    /// A signal ended a demo that was to run to its end.
+    #[error("interrupted before the demo had come to its end")]
+    Interrupted,
     /// The demo's sums do not agree.
     #[error("the demo's sums do not agree: this is an error in hapax, please report it")]
     Sums,
@@ -98,7 +101,12 @@ impl DevError {
             Self::Kubernetes | Self::Reachable { .. } | Self::NoNextPort(_) | Self::Config(_) => 78,
             // Whoever closed the output has seen enough.
             Self::Demo(DemoError::Print(_)) => 0,
-            Self::Taken { .. } | Self::Run(_) | Self::Start(_) | Self::Demo(_) | Self::Sums => 1,
+            Self::Taken { .. }
+            | Self::Run(_)
+            | Self::Start(_)
+            | Self::Demo(_)
+            | Self::Interrupted
+            | Self::Sums => 1,
         }
     }
 }
@@ -257,24 +265,17 @@ async fn tell(
     }
     if !args.once {
         addresses(console, upstream, started).map_err(DemoError::Print)?;
-        let hint = "A producer sends messages through hapax, and every fifth acknowledgement gets lost.\n\
-                    Ctrl-C ends it.\n";
-        console.line(hint).map_err(DemoError::Print)?;
     }
     let metrics = Arc::clone(&started.metrics);
     let demo = Demo::start(console, upstream, started.listen, metrics, args.once);
     let mut demo = demo.await?;
-    if args.once {
-        return tokio::select! {
-            agrees = demo.run_once() => if agrees? { Ok(()) } else { Err(DevError::Sums) },
-            () = &mut told_to_end => Ok(()),
-        };
+    if !args.once {
+        return Ok(demo.run(&mut told_to_end).await?);
     }
     tokio::select! {
-        ended = demo.run() => ended?,
-        () = &mut told_to_end => {}
+        agrees = demo.run_once() => if agrees? { Ok(()) } else { Err(DevError::Sums) },
+        () = told_to_end => Err(DevError::Interrupted),
     }
-    Ok(demo.end().await?)
 }
 
 fn addresses(console: Console, upstream: &Upstream, started: &Started) -> io::Result<()> {

@@ -44,6 +44,8 @@ use super::upstream::Shared;
 
 /// The only broker.
 pub(super) const NODE: i32 = 1;
+/// With error 53, the only one that every client takes for the last word:
+/// librdkafka asks again for ever after others.
 const NO_TRANSACTIONS: &str = "hapax dev has no transactions: run hapax in front of a Kafka, \
                                or leave transactional.id out";
 
@@ -393,7 +395,7 @@ fn init_producer_id(shared: &Shared, request: &InitProducerIdRequest) -> InitPro
             "a transactional producer is refused"
         );
         return InitProducerIdResponse::default()
-            .with_error_code(code::INVALID_REQUEST)
+            .with_error_code(code::TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             .with_producer_id((-1).into())
             .with_producer_epoch(-1);
     }
@@ -413,7 +415,10 @@ fn find_coordinator(
         (0, None)
     } else {
         tracing::warn!(reason = NO_TRANSACTIONS, "a coordinator is refused");
-        (code::INVALID_REQUEST, Some(text(NO_TRANSACTIONS)))
+        (
+            code::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            Some(text(NO_TRANSACTIONS)),
+        )
     };
     if version < 4 {
         return FindCoordinatorResponse::default()
@@ -481,7 +486,8 @@ fn offset_commit(shared: &Shared, request: &OffsetCommitRequest) -> OffsetCommit
             committed: Committed {
                 offset: partition.committed_offset,
                 leader_epoch: partition.committed_leader_epoch,
-                metadata: partition.committed_metadata.clone().unwrap_or_default(),
+                // A copy: a part of the request would keep all of it.
+                metadata: text(partition.committed_metadata.as_deref().unwrap_or_default()),
             },
         })
     });

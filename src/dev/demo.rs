@@ -17,9 +17,11 @@ const TOPIC: &str = "hapax-demo";
 const TOPIC_WITHOUT: &str = "hapax-demo-without";
 /// Messages of a demo that ends.
 const MESSAGES: u64 = 100;
-/// Every so many messages an acknowledgement is lost.
+/// Of so many messages one acknowledgement is lost.
 const LOST_EVERY: u64 = 10;
 const LOST_EVERY_LIVE: u64 = 5;
+/// The first to be lost where someone waits for it.
+const LOST_FIRST_LIVE: u64 = 2;
 /// Lost acknowledgements that are told one by one where the demo ends.
 const TOLD: u64 = 3;
 /// From one message to the next where it does not end.
@@ -33,6 +35,8 @@ pub(super) struct Demo {
     metrics: Arc<Metrics>,
     without: Producer,
     with: Producer,
+    /// Messages `lost_first`, `lost_first + lost_every` and so on lose theirs.
+    lost_first: u64,
     lost_every: u64,
     sent: u64,
     retried: u64,
@@ -67,6 +71,7 @@ impl Demo {
             metrics,
             without: Producer::start(direct, upstream.clone(), TOPIC_WITHOUT).await?,
             with: Producer::start(proxy, upstream.clone(), TOPIC).await?,
+            lost_first: if once { LOST_EVERY } else { LOST_FIRST_LIVE },
             lost_every: if once { LOST_EVERY } else { LOST_EVERY_LIVE },
             sent: 0,
             retried: 0,
@@ -76,12 +81,7 @@ impl Demo {
 
     /// Runs to the end and prints the tally; whether its sums agree.
     pub(super) async fn run_once(&mut self) -> Result<bool, DemoError> {
-        self.console.line(
-            "A producer sends 100 messages, once straight to the broker and once through hapax.\n\
-             The acknowledgement of every tenth gets lost, so the producer sends that message again,\n\
-             as every Kafka client does. Kafka recognises the repetition, unless it has forgotten\n\
-             the producer, as it does when record times are a day old: here before every other retry.\n",
-        )?;
+        self.explain(&format!("A producer sends {MESSAGES} messages"), "tenth")?;
         let mut told = 0;
         for number in 1..=MESSAGES {
             let (fate, delivery) = self.send(number).await?;
@@ -103,8 +103,12 @@ impl Demo {
         Ok(self.agrees(&tally))
     }
 
-    /// Runs for ever.
-    pub(super) async fn run(&mut self) -> Result<(), DemoError> {
+    /// Runs until it is told to end, between two messages; prints the tally.
+    pub(super) async fn run(
+        &mut self,
+        told_to_end: &mut (impl Future<Output = ()> + Unpin),
+    ) -> Result<(), DemoError> {
+        self.explain("A producer sends messages until Ctrl-C", "fifth")?;
         let mut heard_from = 1;
         for number in 1_u64.. {
             let (fate, delivery) = self.send(number).await?;
@@ -123,22 +127,29 @@ impl Demo {
                 self.print(&tally)?;
                 self.console.line("")?;
             }
-            time::sleep(PAUSE).await;
+            tokio::select! {
+                () = time::sleep(PAUSE) => {}
+                () = &mut *told_to_end => break,
+            }
         }
-        Ok(())
+        let tally = self.tally().await?;
+        self.console.line("")?;
+        self.print(&tally)
     }
 
-    /// What came of it so far, for the end.
-    pub(super) async fn end(&mut self) -> Result<(), DemoError> {
-        let tally = self.tally().await?;
-        self.console.line("\n")?;
-        self.print(&tally)?;
+    fn explain(&self, what: &str, nth: &str) -> Result<(), DemoError> {
+        self.console.line(&format!(
+            "{what}, each of them through hapax and once more without it.\n\
+             Every {nth} acknowledgement gets lost, so it sends that message again, as every Kafka\n\
+             client does. Kafka recognises the repetition, unless it has forgotten the producer, as\n\
+             it does when record times are a day old: here before every other retry.\n"
+        ))?;
         Ok(())
     }
 
     /// Sends one message on both ways; gives what happened on hapax's.
     async fn send(&mut self, number: u64) -> Result<(Fate, Delivery), DemoError> {
-        let fate = match number.is_multiple_of(self.lost_every) {
+        let fate = match number % self.lost_every == self.lost_first % self.lost_every {
             false => Fate::Heard,
             true if self.retried % 2 == 1 => Fate::LostAndForgotten,
             true => Fate::Lost,

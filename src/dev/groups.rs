@@ -18,7 +18,7 @@ use super::topics::random;
 
 /// Groups, and members of one group.
 const GROUPS_MAX: usize = 1000;
-const MEMBERS_MAX: usize = 1000;
+const MEMBERS_MAX: usize = 100;
 /// Kafka's `group.max.session.timeout.ms`.
 const TIMEOUT_MAX: Duration = Duration::from_secs(1800);
 /// Bytes of what a commit may say besides its offset.

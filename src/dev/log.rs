@@ -16,6 +16,8 @@ const REMEMBERED: usize = 5;
 /// Producers that a partition remembers; the one that wrote longest ago is
 /// forgotten first, as Kafka forgets those that are idle.
 const PRODUCERS_MAX: usize = 1000;
+/// What a batch takes beside its bytes, or more.
+const OVERHEAD: usize = 128;
 /// The bytes before the records of a batch.
 const HEAD: usize = 61;
 
@@ -80,7 +82,7 @@ struct Recent {
 pub(super) struct Ack {
     pub(super) offset: i64,
     pub(super) append_time: i64,
-    /// What the log grew by: 0 for a repetition.
+    /// What its memory grew by: 0 for a repetition.
     pub(super) bytes: usize,
 }
 
@@ -149,7 +151,7 @@ impl Log {
         self.end = last + 1;
         self.appends += 1;
         self.remember(batch, offset, timestamp);
-        let size = bytes.len();
+        let size = bytes.len() + OVERHEAD;
         self.batches.push_back(Stored {
             first: offset,
             last,
@@ -206,13 +208,13 @@ impl Log {
         self.producers.clear();
     }
 
-    /// Drops the oldest batch; gives its size.
+    /// Drops the oldest batch; gives the memory that it took.
     pub(super) fn drop_oldest(&mut self) -> usize {
         let Some(oldest) = self.batches.pop_front() else {
             return 0;
         };
         self.start = oldest.last + 1;
-        oldest.bytes.len()
+        oldest.bytes.len() + OVERHEAD
     }
 
     /// The batches from the one with `offset` on, as many as fit but at least
@@ -483,3 +485,135 @@ fn after_looking(code: i16) -> Refusal {
 const APPEND_TIME: i16 = 0x08;
 const TRANSACTIONAL: i16 = 0x10;
 const CONTROL: i16 = 0x20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kafka_protocol::indexmap::IndexMap;
+    use kafka_protocol::records::{
+        Compression, Record as Sent, RecordBatchEncoder, RecordEncodeOptions, TimestampType,
+    };
+
+    const NOW_MS: i64 = 1_700_000_000_000;
+
+    fn batch(producer: i64, epoch: i16, sequence: i32, count: i32) -> Bytes {
+        let records: Vec<_> = (0..count)
+            .map(|at| Sent {
+                transactional: false,
+                control: false,
+                delete_horizon: false,
+                partition_leader_epoch: -1,
+                producer_id: producer,
+                producer_epoch: epoch,
+                timestamp_type: TimestampType::Creation,
+                offset: at.into(),
+                sequence: sequence + at,
+                timestamp: NOW_MS,
+                key: None,
+                value: Some("v".into()),
+                headers: IndexMap::new(),
+            })
+            .collect();
+        let options = RecordEncodeOptions {
+            version: 2,
+            compression: Compression::None,
+        };
+        let mut bytes = BytesMut::new();
+        RecordBatchEncoder::encode(&mut bytes, &records, &options).unwrap();
+        bytes.freeze()
+    }
+
+    fn append(log: &mut Log, records: &[u8]) -> Result<Ack, i16> {
+        let ack = log.append(records, 12, &Rules::default(), NOW_MS);
+        ack.map_err(|refusal| refusal.code)
+    }
+
+    fn offset(log: &mut Log, records: &[u8]) -> Result<i64, i16> {
+        append(log, records).map(|ack| ack.offset)
+    }
+
+    #[test]
+    fn a_batch_is_judged_as_by_kafka() {
+        for (epoch, first, count, wanted) in [
+            (3, 5, 5, Ok(5)),
+            (3, 10, 1, Ok(10)),
+            (3, 11, 1, Err(code::OUT_OF_ORDER_SEQUENCE_NUMBER)),
+            (3, 5, 1, Err(code::OUT_OF_ORDER_SEQUENCE_NUMBER)),
+            (3, 0, 1, Err(code::OUT_OF_ORDER_SEQUENCE_NUMBER)),
+            (4, 0, 1, Ok(10)),
+            (4, 10, 1, Err(code::OUT_OF_ORDER_SEQUENCE_NUMBER)),
+            (2, 5, 5, Err(code::INVALID_PRODUCER_EPOCH)),
+        ] {
+            let mut log = Log::default();
+            for first in [0, 5] {
+                let written = offset(&mut log, &batch(1, 3, first, 5));
+                assert_eq!(written, Ok(first.into()));
+            }
+            let found = offset(&mut log, &batch(1, epoch, first, count));
+            assert_eq!(found, wanted, "epoch {epoch}, {first} and {count}");
+        }
+    }
+
+    #[test]
+    fn a_forgotten_producer_may_begin_anywhere() {
+        let mut log = Log::default();
+        assert_eq!(offset(&mut log, &batch(1, 0, 0, 1)), Ok(0));
+        log.forget_producers();
+        assert_eq!(offset(&mut log, &batch(1, 0, 0, 1)), Ok(1));
+        assert_eq!(offset(&mut log, &batch(1, 0, 1, 1)), Ok(2));
+    }
+
+    #[test]
+    fn the_producer_that_wrote_longest_ago_is_forgotten_first() {
+        let mut log = Log::default();
+        let last = i64::try_from(PRODUCERS_MAX).unwrap();
+        for id in 0..last {
+            append(&mut log, &batch(id, 0, 0, 1)).unwrap();
+        }
+        // The first one writes again, so that the second is the oldest.
+        append(&mut log, &batch(0, 0, 1, 1)).unwrap();
+        append(&mut log, &batch(last, 0, 0, 1)).unwrap();
+        assert_eq!(log.producers.len(), PRODUCERS_MAX);
+        assert_eq!(append(&mut log, &batch(0, 0, 1, 1)).unwrap().bytes, 0);
+        assert!(append(&mut log, &batch(1, 0, 0, 1)).unwrap().bytes > 0);
+    }
+
+    #[test]
+    fn the_brokers_time_is_in_the_batch_under_its_checksum() {
+        let rules = Rules {
+            append_time: true,
+            ..Rules::default()
+        };
+        let mut log = Log::default();
+        let sent = batch(1, 0, 0, 2);
+        let first = log.append(&sent, 12, &rules, NOW_MS + 7).unwrap();
+        assert_eq!(first.append_time, NOW_MS + 7);
+        let again = log.append(&sent, 12, &rules, NOW_MS + 9).unwrap();
+        assert_eq!(again.append_time, NOW_MS + 7, "a repetition");
+        let stored = &log.read(0, 1 << 20).unwrap()[0];
+        let crc = u32::from_be_bytes(at(stored, 17));
+        assert_eq!(crc, crc32c::crc32c(&stored[21..]));
+        assert_eq!(i64::from_be_bytes(at(stored, 35)), NOW_MS + 7);
+        assert_eq!(i16::from_be_bytes(at(stored, 21)), APPEND_TIME);
+    }
+
+    #[test]
+    fn reading_begins_with_the_batch_that_has_the_offset() {
+        let mut log = Log::default();
+        for sequence in [0, 3, 6] {
+            append(&mut log, &batch(1, 0, sequence, 3)).unwrap();
+        }
+        let firsts = |log: &Log, offset, bytes_max| {
+            let batches = log.read(offset, bytes_max)?;
+            let firsts = batches.iter().map(|b| i64::from_be_bytes(at(b, 0)));
+            Some(firsts.collect::<Vec<_>>())
+        };
+        assert_eq!(firsts(&log, 4, 1 << 20), Some(vec![3, 6]));
+        assert_eq!(firsts(&log, 4, 1), Some(vec![3]), "one always fits");
+        assert_eq!(firsts(&log, 9, 1 << 20), Some(vec![]), "the end");
+        assert_eq!(firsts(&log, 10, 1 << 20), None);
+        assert!(log.drop_oldest() > 0);
+        assert_eq!(firsts(&log, 2, 1 << 20), None, "dropped");
+        assert_eq!((log.start(), log.end()), (3, 9));
+    }
+}

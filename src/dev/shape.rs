@@ -238,3 +238,53 @@ fn closing(shape: &str) -> usize {
     }
     unreachable!("every shape is closed: a test walks each of them")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_is_closed_and_ends_where_its_bytes_do() {
+        for (key, ..) in SHAPES {
+            for version in 0..20 {
+                assert_ne!(check(*key, version, &[0; 4096]), Ok(()), "{key} v{version}");
+            }
+        }
+    }
+
+    #[test]
+    fn elements_must_be_there_and_may_be_only_so_many() {
+        // Metadata v0: an array of names, each of them empty.
+        let metadata = |announced: usize, there: usize| {
+            let mut body = u32::try_from(announced).unwrap().to_be_bytes().to_vec();
+            body.resize(4 + 2 * there, 0);
+            check(api::METADATA, 0, &body)
+        };
+        assert_eq!(metadata(ELEMENTS_MAX, ELEMENTS_MAX), Ok(()));
+        assert_eq!(metadata(3, 2), Err(ShapeError::Truncated));
+        assert_eq!(metadata(2, 3), Err(ShapeError::Trailing(2)));
+        let more = ELEMENTS_MAX + 1;
+        assert_eq!(metadata(more, more), Err(ShapeError::TooMany));
+        let huge = i32::MAX.to_be_bytes();
+        assert_eq!(check(api::METADATA, 0, &huge), Err(ShapeError::Truncated));
+        let negative = (-2_i32).to_be_bytes();
+        let length = Err(ShapeError::Length(-2));
+        assert_eq!(check(api::METADATA, 0, &negative), length);
+    }
+
+    #[test]
+    fn a_tagged_field_is_passed_by_its_size_unless_the_decoder_would_read_it() {
+        // Metadata v9: no topics, three booleans, then tagged fields.
+        let metadata = |tag| check(api::METADATA, 9, &[1, 0, 0, 0, 1, tag, 2, 0, 0]);
+        assert_eq!(metadata(0), Ok(()));
+        assert_eq!(metadata(99), Ok(()));
+        // Fetch v12 without topics; tag 0 is a cluster id.
+        let fetch = |tag| {
+            let mut body = [0; 25].to_vec();
+            body.extend([1, 1, 1, 1, tag, 2, 0, 0]);
+            check(api::FETCH, 12, &body)
+        };
+        assert_eq!(fetch(9), Ok(()));
+        assert_eq!(fetch(0), Err(ShapeError::Tag(0)));
+    }
+}

@@ -11,6 +11,8 @@ use super::log::{Ack, Log, Refusal, Rules};
 
 /// Partitions of all topics together.
 const PARTITIONS_MAX: usize = 20_000;
+/// Bytes of a topic's settings.
+const SETTINGS_BYTES_MAX: usize = 16 << 10;
 
 /// Every topic.
 pub(super) struct Topics {
@@ -85,6 +87,11 @@ impl Topics {
         if count > PARTITIONS_MAX.saturating_sub(self.partitions) {
             let why = format!("hapax dev holds at most {PARTITIONS_MAX} partitions");
             return Err((code::POLICY_VIOLATION, why));
+        }
+        let size: usize = settings.iter().map(|(k, v)| k.len() + v.len()).sum();
+        if size > SETTINGS_BYTES_MAX {
+            let why = format!("settings of {size} bytes");
+            return Err((code::INVALID_CONFIG, why));
         }
         let rules = rules(&settings).map_err(|why| (code::INVALID_CONFIG, why))?;
         let topic = Topic {

@@ -27,8 +27,9 @@ use super::topics::{Named, Topics, random};
 /// Bytes that all topics may hold; beyond it the oldest batches are dropped,
 /// and the start of their log moves.
 pub const RETENTION_BYTES: usize = 256 << 20;
-/// Bytes of one request.
+/// Bytes of one request, and of one that is no Produce.
 const FRAME_BYTES_MAX: usize = 16 << 20;
+const OTHER_BYTES_MAX: usize = 1 << 20;
 /// The least that has a header: api, version, correlation id.
 const FRAME_BYTES_MIN: usize = 8;
 const CONNECTIONS_MAX: usize = 512;
@@ -68,6 +69,8 @@ enum Closed {
     Io(#[from] io::Error),
     #[error("a frame of {0} bytes: not Kafka's protocol, or larger than {FRAME_BYTES_MAX}")]
     Frame(i32),
+    #[error("a request of api {0} with {1} bytes")]
+    Large(i16, usize),
     #[error("{0}")]
     Shape(#[from] ShapeError),
     #[error("a request that cannot be read: {0}")]
@@ -217,6 +220,9 @@ fn parse(mut frame: Bytes) -> Result<Request, Closed> {
     let (Ok(header_version), true) = (header_version, served.contains(&version)) else {
         return Err(unserved);
     };
+    if key != api::PRODUCE && frame.len() > OTHER_BYTES_MAX {
+        return Err(Closed::Large(key, frame.len()));
+    }
     let header = RequestHeader::decode(&mut frame, header_version);
     let header = header.map_err(|error| Closed::Unreadable(format!("{error:#}")))?;
     shape::check(key, version, &frame)?;

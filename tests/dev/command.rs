@@ -116,7 +116,7 @@ fn check_refusal(arguments: &str, variables: &[(&str, &str)], code: i32, said: &
 #[test]
 fn it_does_not_run_in_kubernetes() {
     let variables = [("KUBERNETES_SERVICE_HOST", "10.0.0.1")];
-    let said = ["does not run in Kubernetes", "hapax run --upstream"];
+    let said = ["not for Kubernetes", "hapax run --upstream"];
     for arguments in ["", "--once", "--no-demo"] {
         check_refusal(arguments, &variables, 78, &said);
     }

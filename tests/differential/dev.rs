@@ -5,6 +5,8 @@ use std::thread;
 use hapax::dev::{RETENTION_BYTES, Upstream};
 use hapax::workers::new_runtime;
 
+use crate::harness::Case;
+
 const TRANSACTIONAL: &str = "it has no transactions";
 /// Every case runs on the dev upstream, except these.
 const LEFT_OUT: &[(&str, &str)] = &[
@@ -51,6 +53,16 @@ const LEFT_OUT: &[(&str, &str)] = &[
 pub fn left_out(name: &str) -> Option<&'static str> {
     let found = LEFT_OUT.iter().find(|(case, _)| *case == name);
     found.map(|(_, reason)| *reason)
+}
+
+/// Panics where the table names a case that there is not.
+pub fn check_names(cases: &[Case]) {
+    for (left_out, _) in LEFT_OUT {
+        assert!(
+            cases.iter().any(|case| case.name == *left_out),
+            "no case `{left_out}`"
+        );
+    }
 }
 
 /// Starts it on a thread that lives as long as the process; gives its address.

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
     let mut cases = cases::all();
     cases.extend(special::all());
     cases.extend(transactions::all());
+    dev::check_names(&cases);
     if let Some(filter) = filter {
         cases.retain(|case| case.name.contains(&filter));
     }
