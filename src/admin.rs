@@ -10,6 +10,7 @@
 //! | `/api/v1/events?after=` | the newest events; with `Accept: text/event-stream` a stream of them |
 //! | `/api/v1/connections?limit=` | client connections and their brokers |
 //! | `/api/v1/brokers` | brokers and the local ports that lead to them |
+//! | `/api/v1/config` | the effective configuration, and who set each key |
 //! | `/` | this list |
 //!
 //! Only GET. Metrics and probes answer everyone; the rest answers loopback
@@ -41,7 +42,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -65,6 +66,8 @@ pub trait View: Send + Sync + 'static {
     fn connections(&self, limit: usize) -> Vec<ConnectionRow>;
     /// The brokers and their local ports.
     fn brokers(&self) -> Vec<BrokerRow>;
+    /// The effective configuration and who set it.
+    fn config(&self) -> ConfigPage;
     /// Sets the gauges that are computed when they are asked for; called
     /// before each scrape.
     fn refresh_gauges(&self);
@@ -159,6 +162,15 @@ pub struct BrokerRow {
     pub port: Option<u16>,
     /// Whether the newest metadata still has it.
     pub present: bool,
+}
+
+/// The effective configuration.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ConfigPage {
+    /// As a file has it.
+    pub config: Value,
+    /// Who set each key, by its path.
+    pub origins: Value,
 }
 
 /// Serves until it is dropped, on a current-thread or any other runtime.
@@ -269,6 +281,7 @@ impl Admin {
                 Err(bad) => failure(StatusCode::BAD_REQUEST, &bad),
             },
             "/api/v1/brokers" => json_answer(&json!({ "brokers": self.view.brokers() })),
+            "/api/v1/config" => json_answer(&self.view.config()),
             "/api/v1/events" => self.events(query, request.headers()),
             _ => answer(StatusCode::OK, TEXT_TYPE, INDEX.as_bytes().to_vec()),
         }
@@ -441,12 +454,13 @@ const PATIENCE: Patience = Patience {
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const HEADER_BYTES_MAX: usize = 16 * 1024;
 const OPEN_PATHS: [&str; 4] = ["/metrics", "/startupz", "/livez", "/readyz"];
-const API_PATHS: [&str; 5] = [
+const API_PATHS: [&str; 6] = [
     "/",
     "/api/v1/producers",
     "/api/v1/events",
     "/api/v1/connections",
     "/api/v1/brokers",
+    "/api/v1/config",
 ];
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -463,6 +477,7 @@ hapax
 /api/v1/events       duplicates, gaps, fencing (?after=ID; Accept: text/event-stream follows)
 /api/v1/connections  client connections and their brokers (?limit=N)
 /api/v1/brokers      brokers and the local ports that lead to them
+/api/v1/config       the effective configuration, and who set each key
 ";
 
 #[cfg(test)]

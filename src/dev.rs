@@ -28,8 +28,7 @@ use tokio::sync::{Notify, oneshot};
 use self::console::{Console, Tone};
 use self::demo::Demo;
 use self::producer::DemoError;
-use crate::cli::RunArgs;
-use crate::cli::dev::DevArgs;
+use crate::cli::{DevArgs, RunArgs};
 use crate::config::Config;
 use crate::listen::{self, RunError, Started};
 use crate::metrics::Verdict;
@@ -202,11 +201,15 @@ fn configure(args: &DevArgs, upstream: SocketAddr) -> Result<Config, DevError> {
         // Clients of the user stay connected: they are told by the closing.
         "--drain-timeout=0".to_owned(),
     ];
-    let config = RunArgs::from_flags(flags.iter().map(String::as_str));
-    let config = config.map_err(|error| DevError::Config(error.to_string()))?;
-    config
-        .into_config()
-        .map_err(|error| DevError::Config(error.to_string()))
+    let args = RunArgs::from_flags(flags.iter().map(String::as_str));
+    let args = args.map_err(|error| DevError::Config(error.to_string()))?;
+    // Variables and files for a hapax in front of a Kafka are none of its business.
+    let (settings, errors) = args.settle_with(&|_| None);
+    let config = match errors.as_slice() {
+        [] => settings.config(),
+        _ => Err(errors.into()),
+    };
+    config.map_err(|error| DevError::Config(error.to_string()))
 }
 
 /// The first of two ports in a row that nobody has.

@@ -6,6 +6,7 @@ pub mod cli;
 pub mod config;
 pub mod dev;
 pub mod events;
+pub mod explain;
 pub mod ids;
 pub mod ledger;
 pub mod listen;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["hapax"]),
     ("lib", &["listen"]),
-    ("cli", &["config", "logging", "metrics"]),
+    ("cli", &["config", "explain", "metrics"]),
     ("config", &["ids"]),
     ("logging", &["config"]),
     ("ids", &[]),
@@ -20,7 +20,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wire", &["ids"]),
     ("ledger", &["ids", "window"]),
     ("metrics", &["ids"]),
-    ("events", &["ids", "metrics"]),
+    ("explain", &[]),
+    ("events", &["explain", "ids", "metrics"]),
     // What the proxy is tried against has none of its code: neither how it
     // reads bytes, nor what it decides about them.
     ("dev", &["cli", "config", "listen", "metrics", "workers"]),

@@ -1,5 +1,6 @@
 //! The commands that ask a running hapax.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -38,12 +39,13 @@ pub async fn producers(args: &ProducersArgs, out: &mut impl Write) -> Result<(),
 /// Prints the events of a running hapax, and goes on when told to follow.
 pub async fn events(args: &EventsArgs, out: &mut impl Write) -> Result<(), ClientError> {
     let admin = &args.client.admin;
+    let mut printer = Printer::new(args.client.json);
     if args.follow {
-        return follow(admin, args.client.json, out).await;
+        return follow(admin, &mut printer, out).await;
     }
     let EventList { events } = fetch(admin, "/api/v1/events").await?;
     for event in &events {
-        print(event, args.client.json, out)?;
+        printer.print(event, out)?;
     }
     if events.is_empty() && !args.client.json && io::stderr().is_terminal() {
         eprintln!("no events yet");
@@ -109,7 +111,11 @@ struct EventList {
     events: Vec<Value>,
 }
 
-async fn follow(admin: &HostPort, json: bool, out: &mut impl Write) -> Result<(), ClientError> {
+async fn follow(
+    admin: &HostPort,
+    printer: &mut Printer,
+    out: &mut impl Write,
+) -> Result<(), ClientError> {
     let mut stream = request(admin, "/api/v1/events", "text/event-stream").await?;
     let mut lines = Vec::new();
     while let Some(frame) = stream.body_mut().frame().await {
@@ -125,7 +131,7 @@ async fn follow(admin: &HostPort, json: bool, out: &mut impl Write) -> Result<()
         for line in String::from_utf8_lossy(&complete).lines() {
             if let Some(data) = line.strip_prefix("data: ") {
                 let event = serde_json::from_str(data).map_err(|error| broken(admin, error))?;
-                print(&event, json, out)?;
+                printer.print(&event, out)?;
             } else if let Some(missed) = line.strip_prefix(": dropped ") {
                 eprintln!("{missed} events missed");
             }
@@ -212,12 +218,45 @@ fn broken(
     }
 }
 
-fn print(event: &Value, json: bool, out: &mut impl Write) -> io::Result<()> {
-    if json {
-        writeln!(out, "{event}")
-    } else {
-        writeln!(out, "{}", event_line(event))
+/// Prints events, and behind the first of each kind what it means.
+struct Printer {
+    json: bool,
+    /// Kinds whose meaning was printed; as bounded as hapax's kinds are.
+    explained: HashSet<String>,
+}
+
+impl Printer {
+    fn new(json: bool) -> Self {
+        Self {
+            json,
+            explained: HashSet::new(),
+        }
     }
+
+    fn print(&mut self, event: &Value, out: &mut impl Write) -> io::Result<()> {
+        if self.json {
+            return writeln!(out, "{event}");
+        }
+        writeln!(out, "{}", event_line(event))?;
+        let Some(name) = event["explain"].as_str() else {
+            return Ok(());
+        };
+        if self.explained.len() < KINDS_MAX && self.explained.insert(name.to_owned()) {
+            writeln!(out, "{}", meaning(event, name))?;
+        }
+        Ok(())
+    }
+}
+
+/// What a kind of event means, what to do, and where to read on.
+fn meaning(event: &Value, name: &str) -> String {
+    let text = |key: &str| printable(event[key].as_str().unwrap_or_default());
+    format!(
+        "    {}\n    {}\n    More: hapax explain {}",
+        text("sentence"),
+        text("hint"),
+        printable(name)
+    )
 }
 
 /// `2026-11-29T18:21:03.250Z gap (never_seen) orders-0 producer_id=7 …`.
@@ -318,6 +357,8 @@ const EVENT_FIELDS: [&str; 9] = [
     "transactional_id",
     "detail",
 ];
+/// More kinds of events than there will be.
+const KINDS_MAX: usize = 100;
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 /// Ten thousand rows with the longest names stay below it.
@@ -349,6 +390,31 @@ mod tests {
             "\
 PRODUCER  EPOCH  PARTITION  SEQUENCE  OFFSET  ABSORBED  GAPS  AGE  CLIENT        TRANSACTIONAL
 7         0      orders-3   41        1041    2         0     1s   app\\u{1b}[2J  -
+"
+        );
+    }
+
+    #[test]
+    fn what_a_kind_of_event_means_is_said_once() {
+        let event = json!({
+            "time": "T", "event": "overlap", "sentence": "It says.", "hint": "Do\nthis.",
+            "explain": "overlap",
+        });
+        let older = json!({ "time": "T", "event": "gap" });
+        let mut said = Vec::new();
+        let mut printer = Printer::new(false);
+        for event in [&event, &older, &event] {
+            printer.print(event, &mut said).unwrap();
+        }
+        assert_eq!(
+            String::from_utf8(said).unwrap(),
+            "\
+T overlap
+    It says.
+    Do\\u{a}this.
+    More: hapax explain overlap
+T gap
+T overlap
 "
         );
     }

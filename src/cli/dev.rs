@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 
 use clap::Args;
 
-use crate::config::{LogConfig, LogFormat, parse_listen};
-use crate::logging;
+use crate::config::{LogConfig, LogFormat, parse_level, parse_listen};
 
 /// `hapax dev`. Nothing it listens on can be reached from another machine.
 #[derive(Args, Clone, Debug)]
@@ -26,7 +25,7 @@ pub struct DevArgs {
     pub admin_listen: SocketAddr,
     /// Which log lines go to standard error.
     #[arg(long, env = "HAPAX_LOG_LEVEL", value_name = "LEVEL",
-          default_value = "warn,hapax::listen=error", value_parser = logging::parse_level)]
+          default_value = "warn,hapax::listen=error", value_parser = parse_level)]
     pub log_level: String,
 }
 

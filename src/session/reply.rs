@@ -237,7 +237,10 @@ impl Session {
             Reply::ApiVersions => {
                 let mut copy = frame.to_vec();
                 let clamped = api_versions::clamp(version, &mut copy).map_err(malformed)?;
-                (true, (!clamped.is_empty()).then(|| with_length(&copy)))
+                (
+                    true,
+                    (!clamped.is_empty()).then(|| frame::with_length(&copy).into()),
+                )
             }
             Reply::Handshake => {
                 let error = sasl::handshake_error(frame).map_err(malformed)?;
@@ -343,14 +346,6 @@ fn needs_whole(owed: &Owed, len: usize) -> bool {
         | Reply::Handshake
         | Reply::Authenticate => true,
     }
-}
-
-fn with_length(frame: &[u8]) -> Bytes {
-    let len = u32::try_from(frame.len()).expect("it came as a frame");
-    let mut whole = Vec::with_capacity(PREFIX + frame.len());
-    whole.extend_from_slice(&len.to_be_bytes());
-    whole.extend_from_slice(frame);
-    whole.into()
 }
 
 /// Shows clients the way, and learns it.
