@@ -113,11 +113,7 @@ impl Demo {
         for number in 1_u64.. {
             let (fate, delivery) = self.send(number).await?;
             if fate != Fate::Heard {
-                if heard_from < number {
-                    let last = number - 1;
-                    let text = format!("  messages {heard_from} to {last}: written, acknowledged");
-                    self.console.line(&self.console.tone(Tone::Faint, &text))?;
-                }
+                self.tell_heard(heard_from, number - 1)?;
                 heard_from = number + 1;
                 self.tell(number, fate, delivery)?;
             }
@@ -160,6 +156,16 @@ impl Demo {
         self.retried += u64::from(fate != Fate::Heard);
         self.forgotten += u64::from(fate == Fate::LostAndForgotten);
         Ok((fate, delivery))
+    }
+
+    fn tell_heard(&self, first: u64, last: u64) -> Result<(), DemoError> {
+        let text = match last.checked_sub(first) {
+            None => return Ok(()),
+            Some(0) => format!("  message {last:>4}   written, acknowledged"),
+            Some(_) => format!("  messages {first} to {last}   written, acknowledged"),
+        };
+        self.console.line(&self.console.tone(Tone::Faint, &text))?;
+        Ok(())
     }
 
     fn tell(&self, number: u64, fate: Fate, delivery: Delivery) -> Result<(), DemoError> {

@@ -21,6 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time;
 
+use super::code::OFFSET_OUT_OF_RANGE;
 use super::upstream::Upstream;
 
 /// How long an answer may take before the demo gives up.
@@ -235,6 +236,11 @@ impl Producer {
             let partition = topic.and_then(|topic| topic.partitions.into_iter().next());
             let partition =
                 partition.ok_or_else(|| DemoError::Answer("Fetch answers nothing".to_owned()))?;
+            if partition.error_code == OFFSET_OUT_OF_RANGE {
+                // Others wrote so much meanwhile that these were dropped unread.
+                self.read.skip_to(partition.log_start_offset);
+                continue;
+            }
             succeeded("Fetch", partition.error_code)?;
             let mut records = partition.records.unwrap_or_default();
             if records.is_empty() {
@@ -294,6 +300,11 @@ impl Producer {
 }
 
 impl Read {
+    fn skip_to(&mut self, offset: i64) {
+        self.written += u64::try_from(offset - self.next_offset).unwrap_or(0);
+        self.next_offset = offset;
+    }
+
     fn count(&mut self, record: &Record) -> Result<(), DemoError> {
         let value = record.value.as_deref().unwrap_or_default();
         let number = std::str::from_utf8(value)

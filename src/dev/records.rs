@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
-use kafka_protocol::messages::fetch_request::FetchTopic;
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
@@ -24,6 +24,8 @@ use super::code;
 use super::topics::{Named, Topics};
 use super::upstream::Shared;
 
+/// The most that one Fetch gets, whatever it says, as in Kafka.
+const FETCH_BYTES_MAX: usize = 55 << 20;
 /// The longest that a Fetch waits, whatever it says: a client that goes is
 /// noticed only when there is something to tell it.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -137,63 +139,75 @@ pub(super) async fn fetch(shared: &Arc<Shared>, request: FetchRequest) -> FetchR
     let enough = usize::try_from(request.min_bytes).unwrap_or(0);
     loop {
         let appended = shared.appended.notified();
-        let (responses, bytes, failed) = read(shared, &request);
-        if bytes >= enough || failed || Instant::now() >= deadline {
-            return FetchResponse::default().with_responses(responses);
+        let found = read(&shared.topics(), &request);
+        if found.bytes >= enough || found.failed || Instant::now() >= deadline {
+            return FetchResponse::default().with_responses(found.responses);
         }
         let _ = time::timeout_at(deadline, appended).await;
     }
 }
 
-/// What is there now, how many bytes, and whether a partition has an error.
-fn read(shared: &Shared, request: &FetchRequest) -> (Vec<FetchableTopicResponse>, usize, bool) {
-    let topics = shared.topics();
-    let mut left = usize::try_from(request.max_bytes).unwrap_or(0);
-    let (mut bytes, mut failed) = (0, false);
-    let mut responses = Vec::new();
+/// What there is to read now.
+#[derive(Default)]
+struct Found {
+    responses: Vec<FetchableTopicResponse>,
+    bytes: usize,
+    /// Whether a partition has an error, which does not wait.
+    failed: bool,
+}
+
+fn read(topics: &Topics, request: &FetchRequest) -> Found {
+    let most = usize::try_from(request.max_bytes).unwrap_or(0);
+    let most = most.min(FETCH_BYTES_MAX);
+    let mut found = Found::default();
     for topic in &request.topics {
+        let named = named_in(topic);
         let mut partitions = Vec::new();
         for wanted in &topic.partitions {
-            let most = usize::try_from(wanted.partition_max_bytes).unwrap_or(0);
-            // Only the first partition gets a batch that is larger than wanted.
-            let most = if bytes > 0 { most.min(left) } else { most };
-            let (data, size) = match topics.log(named_in(topic), wanted.partition) {
-                Err(code) => (PartitionData::default().with_error_code(code), 0),
-                Ok(log) => {
-                    let (end, start) = (log.end(), log.start());
-                    let data = PartitionData::default()
-                        .with_high_watermark(end)
-                        .with_last_stable_offset(end)
-                        .with_log_start_offset(start);
-                    match log.read(wanted.fetch_offset, most) {
-                        None => (data.with_error_code(code::OFFSET_OUT_OF_RANGE), 0),
-                        Some(_) if bytes > 0 && most == 0 => (data, 0),
-                        Some(batches) => {
-                            let records = joined(&batches);
-                            let size = records.len();
-                            (data.with_records(Some(records)), size)
-                        }
-                    }
-                }
-            };
-            failed |= data.error_code != 0;
-            bytes += size;
-            left = left.saturating_sub(size);
-            let records = data.records.clone().unwrap_or_default();
-            partitions.push(
-                data.with_partition_index(wanted.partition)
-                    .with_aborted_transactions(None)
-                    .with_records(Some(records)),
-            );
+            let left = most.saturating_sub(found.bytes);
+            let mut data = read_partition(topics, named, wanted, left);
+            let size = data.records.as_ref().map_or(0, Bytes::len);
+            // Only what comes first may be larger than wanted.
+            if found.bytes > 0 && size > left {
+                data.records = Some(Bytes::new());
+            } else {
+                found.bytes += size;
+            }
+            found.failed |= data.error_code != 0;
+            partitions.push(data);
         }
-        responses.push(
-            FetchableTopicResponse::default()
-                .with_topic(topic.topic.clone())
-                .with_topic_id(topic.topic_id)
-                .with_partitions(partitions),
-        );
+        let response = FetchableTopicResponse::default()
+            .with_topic(topic.topic.clone())
+            .with_topic_id(topic.topic_id)
+            .with_partitions(partitions);
+        found.responses.push(response);
     }
-    (responses, bytes, failed)
+    found
+}
+
+fn read_partition(
+    topics: &Topics,
+    named: Named<'_>,
+    wanted: &FetchPartition,
+    left: usize,
+) -> PartitionData {
+    let most = usize::try_from(wanted.partition_max_bytes).unwrap_or(0);
+    let data = PartitionData::default()
+        .with_partition_index(wanted.partition)
+        .with_aborted_transactions(None)
+        .with_records(Some(Bytes::new()));
+    let log = match topics.log(named, wanted.partition) {
+        Ok(log) => log,
+        Err(code) => return data.with_error_code(code),
+    };
+    let data = data
+        .with_high_watermark(log.end())
+        .with_last_stable_offset(log.end())
+        .with_log_start_offset(log.start());
+    match log.read(wanted.fetch_offset, most.min(left)) {
+        Some(batches) => data.with_records(Some(joined(&batches))),
+        None => data.with_error_code(code::OFFSET_OUT_OF_RANGE),
+    }
 }
 
 fn named_in(topic: &FetchTopic) -> Named<'_> {
