@@ -22,6 +22,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
+use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
 
@@ -32,7 +33,6 @@ use crate::cli::{DevArgs, RunArgs};
 use crate::config::Config;
 use crate::listen::{self, RunError, Started};
 use crate::metrics::Verdict;
-use crate::workers::new_runtime;
 
 pub use upstream::{RETENTION_BYTES, Upstream};
 
@@ -121,7 +121,8 @@ pub fn run(args: &DevArgs) -> Result<(), DevError> {
     let title = console.tone(Tone::Strong, "DEV UPSTREAM: in memory, not Kafka");
     let printed = console.line(&format!("hapax dev   {title}\n"));
     printed.map_err(DemoError::Print)?;
-    new_runtime()?.block_on(serve(args, console))
+    let mut runtime = runtime::Builder::new_current_thread();
+    runtime.enable_all().build()?.block_on(serve(args, console))
 }
 
 fn check(args: &DevArgs, in_kubernetes: bool) -> Result<(), DevError> {

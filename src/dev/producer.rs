@@ -138,9 +138,8 @@ impl Producer {
         )?;
         let broker = response.brokers.first();
         let address = broker.and_then(|broker| {
-            format!("{}:{}", broker.host.as_str(), broker.port)
-                .parse()
-                .ok()
+            let ip = broker.host.parse().ok()?;
+            Some(SocketAddr::new(ip, u16::try_from(broker.port).ok()?))
         });
         address.ok_or_else(|| DemoError::Answer("Metadata names no broker".to_owned()))
     }
