@@ -5,6 +5,7 @@
 
 mod check;
 mod config;
+mod dev;
 mod explain;
 mod generate;
 mod run;
@@ -17,6 +18,7 @@ use crate::config::HostPort;
 
 pub use self::check::CheckArgs;
 pub use self::config::{ConfigArgs, ConfigCommand, PrintArgs};
+pub use self::dev::DevArgs;
 pub use self::explain::ExplainArgs;
 pub use self::generate::{CompletionArgs, man};
 pub use self::run::RunArgs;
@@ -40,6 +42,9 @@ pub enum Command {
     /// A flag wins over its environment variable, that over the --config file, and the file over
     /// the default. `hapax config print --origins` shows what holds, and who says so.
     Run(Box<RunArgs>),
+    /// Try hapax: a broker in memory, hapax in front of it, and a producer that loses
+    /// acknowledgements.
+    Dev(DevArgs),
     /// Check the options of run, and with --connect the upstream, its brokers and the ports.
     Check(Box<CheckArgs>),
     /// Wait until a running hapax is up.

@@ -5,6 +5,7 @@ pub mod admin;
 pub mod check;
 pub mod cli;
 pub mod config;
+pub mod dev;
 pub mod events;
 pub mod explain;
 pub mod ids;

@@ -61,18 +61,40 @@ pub enum RunError {
     Start(#[from] io::Error),
 }
 
-/// Runs the proxy until it is told to end.
+/// A proxy that welcomes clients.
+pub struct Started {
+    /// Where clients bootstrap.
+    pub listen: SocketAddr,
+    /// Where the admin pages are.
+    pub admin: SocketAddr,
+    /// What it counts.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Runs the proxy until a signal tells it to end.
 ///
 /// # Errors
 ///
 /// Where a port cannot be bound or a thread cannot be made.
 pub fn run(config: Config) -> Result<Exit, RunError> {
     let runtime = new_runtime()?;
-    runtime.block_on(serve(config))
+    runtime.block_on(async {
+        let mut signals = Signals::new()?;
+        serve(config, |_| {}, async || signals.next().await).await
+    })
 }
 
-async fn serve(mut config: Config) -> Result<Exit, RunError> {
-    let mut signals = Signals::new()?;
+/// Serves clients until `end` returns; when it does again, while they are
+/// served to their end, that is forced. Tells `begun` where it listens.
+///
+/// # Errors
+///
+/// Where a port cannot be bound or a thread cannot be made.
+pub async fn serve(
+    mut config: Config,
+    begun: impl FnOnce(Started),
+    mut end: impl AsyncFnMut(),
+) -> Result<Exit, RunError> {
     let admin_address = config.admin.listen;
     let bootstrap = bind(config.listen, "--listen", admin_address).await?;
     config.listen = bootstrap.local_addr()?;
@@ -83,8 +105,8 @@ async fn serve(mut config: Config) -> Result<Exit, RunError> {
         doors.push((listener, Door::Broker(port)));
     }
     let admin = bind(admin_address, "--admin-listen", admin_address).await?;
-    let address = admin.local_addr()?;
-    tracing::info!(%address, "admin listens");
+    let admin_address = admin.local_addr()?;
+    tracing::info!(address = %admin_address, "admin listens");
 
     let shared = Arc::new(share(config));
     let workers = Workers::start(&shared)?;
@@ -102,9 +124,14 @@ async fn serve(mut config: Config) -> Result<Exit, RunError> {
     view.started();
     let address = shared.config.listen;
     tracing::info!(%address, "clients are welcome");
+    begun(Started {
+        listen: address,
+        admin: admin_address,
+        metrics: Arc::clone(&shared.metrics),
+    });
 
-    signals.next().await;
-    Ok(drain(&shared, &mut signals).await)
+    end().await;
+    Ok(drain(&shared, end).await)
 }
 
 /// Binds what `flag` says; where that fails, looks whether another hapax is
@@ -251,7 +278,7 @@ impl Signals {
 
 /// Serves on, new connections too, until no client is left or the time is
 /// over: an application flushes its last messages after its own SIGTERM.
-async fn drain(shared: &Shared, signals: &mut Signals) -> Exit {
+async fn drain(shared: &Shared, mut end: impl AsyncFnMut()) -> Exit {
     let open = || shared.metrics.client_connections.get();
     let timeout = shared.config.drain_timeout;
     shared.metrics.draining.set(1);
@@ -267,7 +294,7 @@ async fn drain(shared: &Shared, signals: &mut Signals) -> Exit {
     while open() > 0 {
         tokio::select! {
             () = shared.gone.notified() => {}
-            () = signals.next() => return Exit::Forced,
+            () = end() => return Exit::Forced,
             () = &mut deadline => {
                 let connections = open();
                 let requests = shared.metrics.requests_in_flight.get();

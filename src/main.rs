@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use hapax::admin::client::{self, ClientError};
-use hapax::cli::{self, Cli, Command, ConfigCommand, PrintArgs, RunArgs, VersionArgs};
+use hapax::cli::{self, Cli, Command, ConfigCommand, DevArgs, PrintArgs, RunArgs, VersionArgs};
 use hapax::config::settings::ConfigErrors;
 use hapax::config::{Config, document, schema};
 use hapax::metrics::{REVISION, RUSTC, VERSION};
@@ -22,6 +22,7 @@ fn main() -> ExitCode {
     };
     match command {
         Command::Run(args) => run(*args),
+        Command::Dev(args) => dev(&args),
         Command::Check(args) => ExitCode::from(check::command(*args, &mut io::stdout())),
         Command::Wait(args) => ExitCode::from(check::wait(&args)),
         Command::Config(args) => match args.command {
@@ -93,6 +94,15 @@ fn run(args: RunArgs) -> ExitCode {
             tracing::error!(%error, "run failed");
             ExitCode::from(FAILED)
         }
+    }
+}
+
+fn dev(args: &DevArgs) -> ExitCode {
+    logging::init(&args.log());
+    match hapax::dev::run(args) {
+        Ok(()) => ExitCode::from(DONE),
+        Err(error) if error.exit_code() == DONE => ExitCode::from(DONE),
+        Err(error) => fail(error.exit_code(), &error),
     }
 }
 

@@ -142,6 +142,12 @@ impl Metrics {
         gauge
     }
 
+    /// Shows that the upstream is the one of `hapax dev`, which nothing else has.
+    pub fn show_dev_upstream(&self) {
+        let help = "Always 1, under hapax dev only: what clients write is kept in memory and gone with the process. Alert where it is scraped in production.";
+        IntGauge::register(&self.registry, "hapax_dev_upstream_info", help).set(1);
+    }
+
     /// The text exposition format, version 0.0.4.
     pub fn render(&self) -> Vec<u8> {
         let mut text = String::new();

@@ -23,6 +23,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("metrics", &["ids"]),
     ("explain", &[]),
     ("events", &["explain", "ids", "metrics"]),
+    // What the proxy is tried against has none of its code: neither how it
+    // reads bytes, nor what it decides about them.
+    ("dev", &["cli", "config", "listen", "metrics"]),
     ("upstream", &["config", "ids", "wire"]),
     (
         "session",

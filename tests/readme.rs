@@ -35,6 +35,7 @@ fn exported() -> BTreeMap<String, BTreeSet<String>> {
     let metrics = Metrics::new(10);
     let _topic = metrics.topic("orders");
     let _node = metrics.upstream_connections_of(None);
+    metrics.show_dev_upstream();
     let text = String::from_utf8(metrics.render()).unwrap();
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in text.lines().filter(|line| line.starts_with("hapax_")) {

@@ -1,4 +1,5 @@
-//! Runs each case direct, through `observe` and through `absorb`, and prints a table.
+//! Runs each case direct, through `observe`, through `absorb` and on the dev upstream,
+//! and prints a table.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use crate::dev;
 use crate::support;
 use crate::support::batch::{Batch, Stored};
 use crate::support::hapax::{self, Hapax};
@@ -21,13 +23,15 @@ pub enum Route {
     Direct,
     Observe,
     Absorb,
+    /// The upstream of `hapax dev`, in place of Kafka.
+    Dev,
 }
 
 /// One line of the table.
 pub struct Case {
     /// What it claims.
     pub name: String,
-    /// The rule by which a route may differ, if one may.
+    /// The rule by which hapax may differ from the broker behind it, if it may.
     pub exception: Option<&'static str>,
     /// Settings of its topic.
     pub configs: Vec<(&'static str, &'static str)>,
@@ -67,7 +71,7 @@ pub struct Step {
     variant: usize,
     edit: fn(Batch) -> Batch,
     records: fn(&Batch) -> Bytes,
-    expected: [Outcome; 3],
+    expected: [Outcome; 4],
 }
 
 /// What one answer must be, and whether the batch is then in the log.
@@ -96,7 +100,7 @@ pub fn put(epoch: i16, first: i32, last: i32) -> Step {
         variant: 0,
         edit: |batch| batch,
         records: Batch::bytes,
-        expected: [Outcome::Refused(-1); 3],
+        expected: [Outcome::Refused(-1); 4],
     }
 }
 
@@ -167,7 +171,7 @@ impl Step {
         self
     }
     fn is(mut self, outcome: Outcome) -> Self {
-        self.expected = [outcome; 3];
+        self.expected = [outcome; 4];
         self
     }
 }
@@ -352,37 +356,45 @@ pub fn run(cases: &[Case]) -> ExitCode {
     }
     std::panic::set_hook(Box::new(|_| {}));
     let broker = kafka::start(&[("log.message.timestamp.after.max.ms", "9223372036854775807")]);
-    let through = std::env::var("DIFFERENTIAL_ROUTE").as_deref() != Ok("direct");
+    let only = std::env::var("DIFFERENTIAL_ROUTE").ok();
     let mut routes = vec![(Route::Direct, None)];
-    if through {
+    if only.is_none() {
         for (route, mode) in [(Route::Observe, "observe"), (Route::Absorb, "absorb")] {
             routes.push((route, Some(hapax::start(&broker.bootstrap, mode, &[]))));
         }
     }
+    let dev = dev::start();
+    if only.as_deref() != Some("direct") {
+        routes.push((Route::Dev, None));
+    }
+    let behind = |route| match route {
+        Route::Dev => &dev,
+        Route::Direct | Route::Observe | Route::Absorb => &broker.bootstrap,
+    };
     let mut addresses = Vec::new();
     for (route, hapax) in &routes {
-        let bootstrap = hapax.as_ref().map_or(&broker.bootstrap, |h| &h.bootstrap);
-        let address = broker_address(bootstrap);
-        let direct = address == broker.bootstrap;
-        assert_eq!(
-            direct,
-            *route == Route::Direct,
-            "{route:?} leads to {address}"
-        );
+        let broker = behind(*route);
+        let address = broker_address(hapax.as_ref().map_or(broker, |h| &h.bootstrap));
+        let direct = address == *broker;
+        assert_eq!(direct, hapax.is_none(), "{route:?} leads to {address}");
         addresses.push(address);
     }
     let mut failed = 0;
     for (number, case) in cases.iter().enumerate() {
         let start = Instant::now();
         let mut results: Vec<Result<Vec<String>, String>> = Vec::new();
+        let left_out = dev::left_out(&case.name);
         for ((route, hapax), address) in routes.iter_mut().zip(&addresses) {
+            if *route == Route::Dev && left_out.is_some() {
+                continue;
+            }
             let topic = format!("case-{number}-{route:?}");
             let logged = hapax.as_ref().map_or(0, |hapax| hapax.output().len());
             let way = Way {
                 route: *route,
                 hapax: hapax.as_ref(),
                 address,
-                broker: &broker.bootstrap,
+                broker: behind(*route),
             };
             let mut result = attempt(case, &way, &topic);
             if let (Some(hapax), Err(error)) = (hapax.as_ref(), &mut result) {
@@ -395,22 +407,29 @@ pub fn run(cases: &[Case]) -> ExitCode {
             }
             results.push(result);
         }
-        let same = case.exception.is_some()
-            || results
-                .iter()
-                .all(|result| result.as_ref().ok() == results[0].as_ref().ok());
+        let same = results.iter().zip(&routes).all(|(result, (route, _))| {
+            // The exceptions are hapax's: the dev upstream answers as Kafka does.
+            case.exception.is_some() && *route != Route::Dev
+                || result.as_ref().ok() == results[0].as_ref().ok()
+        });
         let verdict = |result: &Result<Vec<String>, String>| match result {
             Ok(_) => "ok",
             Err(_) => "FAILED",
         };
-        let cells: Vec<_> = results.iter().map(verdict).collect();
+        let mut cells: Vec<_> = results.iter().map(verdict).collect();
+        cells.extend((results.len() < routes.len()).then_some("--"));
         println!(
-            "{:<78} {:<22} {:>6} ms  {}",
+            "{:<78} {:<29} {:>6} ms  {}",
             case.name,
             cells.join(" "),
             start.elapsed().as_millis(),
-            case.exception
-                .unwrap_or(if same { "" } else { "ROUTES DIFFER" }),
+            match (same, case.exception, left_out) {
+                (false, ..) => "ROUTES DIFFER".to_owned(),
+                (true, rule, Some(reason)) => {
+                    format!("{} not on dev: {reason}", rule.unwrap_or(""))
+                }
+                (true, rule, None) => rule.unwrap_or("").to_owned(),
+            },
         );
         for ((route, _), result) in routes.iter().zip(&results) {
             if let Err(error) = result {
@@ -486,7 +505,7 @@ fn attempt(case: &Case, way: &Way<'_>, topic: &str) -> Result<Vec<String>, Strin
         for (growth, before) in case.growths.iter().zip(before) {
             let wanted = match route {
                 Route::Absorb => growth.absorb,
-                Route::Direct | Route::Observe => growth.observe,
+                Route::Direct | Route::Observe | Route::Dev => growth.observe,
             };
             let wanted = before + f64::from(wanted);
             let now = || growth.value(hapax.expect("only hapax has counters"));

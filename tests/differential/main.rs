@@ -1,10 +1,11 @@
 //! The same bytes, sent direct and through hapax (observe, absorb) to fresh
 //! topics of a real Kafka, give the same answers and the same log, except
-//! where a case names the rule that says otherwise.
+//! where a case names the rule that says otherwise. And the upstream of
+//! `hapax dev` gives the answers of that Kafka, without exception.
 //!
 //! `cargo test --test differential [PART OF A CASE'S NAME]`. Needs Java and
-//! Maven. `DIFFERENTIAL_ROUTE=direct` leaves hapax out, to check the cases
-//! against Kafka alone.
+//! Maven. `DIFFERENTIAL_ROUTE=direct` runs Kafka alone, to check the cases
+//! themselves, and `DIFFERENTIAL_ROUTE=dev` Kafka and the dev upstream.
 
 #![allow(unreachable_pub, reason = "nothing is public in a test binary")]
 #![allow(
@@ -16,6 +17,7 @@
 mod support;
 
 mod cases;
+mod dev;
 mod harness;
 mod special;
 mod transactions;
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
     let mut cases = cases::all();
     cases.extend(special::all());
     cases.extend(transactions::all());
+    dev::check_names(&cases);
     if let Some(filter) = filter {
         cases.retain(|case| case.name.contains(&filter));
     }

@@ -94,35 +94,13 @@ impl Hapax {
 
     /// An admin page with its status line and headers; empty when nobody answers.
     pub fn page(&self, path: &str) -> String {
-        let mut text = String::new();
-        if let Ok(mut stream) = TcpStream::connect(&self.admin) {
-            stream
-                .set_read_timeout(Some(Duration::from_secs(10)))
-                .unwrap();
-            let _ = write!(
-                stream,
-                "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-            );
-            let _ = stream.read_to_string(&mut text);
-        }
-        text
+        page(&self.admin, path)
     }
 
     /// The sum of a metric's series whose labels contain every one of `labels`.
     pub fn metric(&self, name: &str, labels: &[&str]) -> f64 {
         let page = self.page("/metrics");
-        assert!(page.starts_with("HTTP/1.1 200"), "no metrics: {page}");
-        page.lines()
-            .filter(|line| {
-                line.strip_prefix(name)
-                    .is_some_and(|rest| rest.starts_with(['{', ' ']))
-            })
-            .filter(|line| labels.iter().all(|label| line.contains(label)))
-            .map(|line| {
-                let (_, value) = line.rsplit_once(' ').unwrap();
-                value.parse::<f64>().unwrap()
-            })
-            .sum()
+        metric_of(&page, name, labels)
     }
 
     /// The JSON of an admin page.
@@ -175,6 +153,39 @@ impl Hapax {
         assert!(ended.is_none(), "hapax ended with {ended:?}: {output}");
         assert!(!output.contains("panicked"), "{output}");
     }
+}
+
+/// A page of whoever has these admin pages.
+pub fn page(admin: &str, path: &str) -> String {
+    let mut text = String::new();
+    if let Ok(mut stream) = TcpStream::connect(admin) {
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        let _ = write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        );
+        let _ = stream.read_to_string(&mut text);
+    }
+    text
+}
+
+/// The sum of those series of a metrics page whose labels contain every one of
+/// `labels`.
+pub fn metric_of(page: &str, name: &str, labels: &[&str]) -> f64 {
+    assert!(page.starts_with("HTTP/1.1 200"), "no metrics: {page}");
+    page.lines()
+        .filter(|line| {
+            line.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with(['{', ' ']))
+        })
+        .filter(|line| labels.iter().all(|label| line.contains(label)))
+        .map(|line| {
+            let (_, value) = line.rsplit_once(' ').unwrap();
+            value.parse::<f64>().unwrap()
+        })
+        .sum()
 }
 
 impl Drop for Hapax {
