@@ -31,7 +31,7 @@ pub mod view;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{Either, Full};
@@ -194,12 +194,16 @@ pub async fn serve(
 async fn accept(listener: TcpListener, admin: Arc<Admin>, patience: Patience) -> Infallible {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
+    let mut told: Option<Instant> = None;
     loop {
         let slot = slots.clone().acquire_owned().await;
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "admin connection not accepted");
+                if told.is_none_or(|told| told.elapsed() >= ACCEPT_TOLD_EVERY) {
+                    told = Some(Instant::now());
+                    tracing::warn!(%error, "admin connection not accepted");
+                }
                 time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -452,6 +456,8 @@ const PATIENCE: Patience = Patience {
 };
 /// File descriptors are short when accepting fails: give them time to return.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often that is told.
+const ACCEPT_TOLD_EVERY: Duration = Duration::from_secs(5);
 const HEADER_BYTES_MAX: usize = 16 * 1024;
 const OPEN_PATHS: [&str; 4] = ["/metrics", "/startupz", "/livez", "/readyz"];
 const API_PATHS: [&str; 6] = [

@@ -3,23 +3,27 @@
 //! The flags of `hapax run` come from the table in [`crate::config::keys`],
 //! which gives the environment variables and the configuration file too.
 
+mod check;
 mod config;
 mod dev;
 mod explain;
 mod generate;
 mod run;
 mod variables;
+mod wait;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::HostPort;
 
+pub use self::check::CheckArgs;
 pub use self::config::{ConfigArgs, ConfigCommand, PrintArgs};
 pub use self::dev::DevArgs;
 pub use self::explain::ExplainArgs;
 pub use self::generate::{CompletionArgs, man};
 pub use self::run::RunArgs;
 pub use self::variables::{UnknownVariable, unknown_variables, variable_behind};
+pub use self::wait::WaitArgs;
 
 /// The command line.
 #[derive(Parser, Debug)]
@@ -41,6 +45,10 @@ pub enum Command {
     /// Try hapax: a broker in memory, hapax in front of it, and a producer that loses
     /// acknowledgements.
     Dev(DevArgs),
+    /// Check the options of run, and with --connect the upstream, its brokers and the ports.
+    Check(Box<CheckArgs>),
+    /// Wait until a running hapax is up.
+    Wait(WaitArgs),
     /// Show the effective configuration, or the schema of the file.
     Config(ConfigArgs),
     /// List the producers that a running hapax follows, newest batch first.

@@ -158,7 +158,10 @@ async fn serve(args: &DevArgs, console: Console) -> Result<(), DevError> {
     ));
     let begun = |started| drop(tell.send(started));
     let served = listen::serve(config, begun, async || ended.notified().await).await;
-    if let Err(RunError::Bind { address, source }) = served {
+    if let Err(RunError::Bind {
+        address, source, ..
+    }) = served
+    {
         show.abort();
         return Err(taken(address, admin, broker, source));
     }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod check;
 pub mod cli;
 pub mod config;
 pub mod dev;
@@ -12,6 +13,7 @@ pub mod ledger;
 pub mod listen;
 pub mod logging;
 pub mod metrics;
+pub mod ports;
 pub mod session;
 pub mod upstream;
 pub mod window;

@@ -11,7 +11,7 @@ use hapax::cli::{self, Cli, Command, ConfigCommand, DevArgs, PrintArgs, RunArgs,
 use hapax::config::settings::ConfigErrors;
 use hapax::config::{Config, document, schema};
 use hapax::metrics::{REVISION, RUSTC, VERSION};
-use hapax::{Exit, logging};
+use hapax::{Exit, check, logging};
 use serde_json::json;
 use tokio::runtime;
 
@@ -23,6 +23,8 @@ fn main() -> ExitCode {
     match command {
         Command::Run(args) => run(*args),
         Command::Dev(args) => dev(&args),
+        Command::Check(args) => ExitCode::from(check::command(*args, &mut io::stdout())),
+        Command::Wait(args) => ExitCode::from(check::wait(&args)),
         Command::Config(args) => match args.command {
             ConfigCommand::Print(args) => print_config(*args),
             ConfigCommand::Schema => show(format!("{:#}\n", schema::schema()).as_bytes()),

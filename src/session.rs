@@ -16,6 +16,7 @@ mod route;
 mod settle;
 mod shared;
 mod telling;
+mod told;
 mod topics;
 
 use crate::ids::{NodeId, ProducerId};
@@ -153,7 +154,7 @@ async fn open(
     let upstream = match shared.dial(&target).await {
         Ok(upstream) => upstream,
         Err(error) => {
-            shared.cannot_dial(&target, &error);
+            shared.cannot_dial(&target, info.client, &error);
             shared.disconnected(DisconnectCause::Upstream);
             return None;
         }

@@ -16,6 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &["ids"]),
     ("logging", &["config"]),
     ("ids", &[]),
+    ("ports", &[]),
     ("window", &["ids"]),
     ("wire", &["ids"]),
     ("ledger", &["ids", "window"]),
@@ -40,10 +41,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "check",
+        &["admin", "cli", "config", "ids", "ports", "upstream", "wire"],
+    ),
+    (
         "listen",
         &[
-            "admin", "config", "events", "ledger", "metrics", "session", "upstream", "window",
-            "workers",
+            "admin", "config", "events", "ledger", "metrics", "ports", "session", "upstream",
+            "window", "workers",
         ],
     ),
 ];

@@ -137,9 +137,6 @@ impl Session {
             return self.more(frame);
         };
 
-        if version < produce::OLDEST_WALKED {
-            return self.produce_unwalked(pass, frame, head, body);
-        }
         let mut parts = std::mem::take(&mut self.scratch.parts);
         let done = self.produce_walked(pass, frame, head, body, &mut parts, waker);
         self.keep_room(parts);
@@ -170,27 +167,6 @@ impl Session {
             self.collecting = self.shared.collect(frame.len);
         }
         self.collecting.is_some()
-    }
-
-    /// Message formats before record batches have no sequences to follow.
-    fn produce_unwalked(
-        &mut self,
-        pass: &mut Pass<'_>,
-        frame: Frame<'_>,
-        head: RequestHead,
-        body: &[u8],
-    ) -> Result<bool, End> {
-        let acks = produce::acks(head.api_version, body)
-            .map_err(|error| self.malformed(Side::Client, error))?;
-        match acks {
-            None => self.more(frame),
-            Some(0) => {
-                self.note_quiet(pass, frame);
-                self.pass_on(pass, frame);
-                Ok(true)
-            }
-            Some(_) => Ok(self.forward(pass, frame, head, Reply::Pass)),
-        }
     }
 
     fn produce_walked(
@@ -268,7 +244,11 @@ impl Session {
         terms: Terms,
         rest: Option<Box<Streamed>>,
     ) {
-        let mut owed = self.owed(pass, frame, head, Reply::Produce(Vec::new()));
+        let reply = match head.api_version {
+            ..produce::OLDEST_FOLLOWED => Reply::Pass,
+            _ => Reply::Produce(Vec::new()),
+        };
+        let mut owed = self.owed(pass, frame, head, reply);
         owed.timeout = Some(terms.timeout);
         owed.tickets = self.commit(parts, terms);
         if terms.acks == Some(Acks::None) {

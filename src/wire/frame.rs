@@ -56,7 +56,7 @@ pub fn with_length(frame: &[u8]) -> Vec<u8> {
 }
 
 /// A peer that speaks another protocol, by its first bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Stranger {
     /// A TLS handshake record or alert.
     Tls,

@@ -5,15 +5,16 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::batch::{self, Batch};
+use super::batch::{self, Batch, Odd};
 use super::cursor::{self, Cursor, Splice};
 use super::schema::{self, Field, Role, Value, Visitor};
 use super::{WireError, api, frame, header};
 
 /// The newest version that is walked.
 pub const NEWEST: i16 = 13;
-/// The oldest version that is walked; older ones pass untracked.
-pub const OLDEST_WALKED: i16 = 3;
+/// The oldest version with record batches. Of older requests nothing can be
+/// followed: they are walked to be counted, and their answers pass unread.
+pub const OLDEST_FOLLOWED: i16 = 3;
 
 const FLEXIBLE: i16 = 9;
 const TOPIC_IDS: i16 = 13;
@@ -110,7 +111,7 @@ enum Stage {
 }
 
 impl Walk {
-    /// A walk at the beginning of a body, `OLDEST_WALKED <= version <= NEWEST`;
+    /// A walk at the beginning of a body, `0 <= version <= NEWEST`;
     /// any other version is refused at the first step.
     pub fn new(version: i16) -> Self {
         Self {
@@ -150,8 +151,11 @@ impl Walk {
         let flexible = self.version >= FLEXIBLE;
         match self.stage {
             Stage::Front => {
-                check_version(self.version)?;
-                let transactional_id = cursor.string(flexible, "a transactional id")?;
+                check_version(self.version, 0)?;
+                let transactional_id = match self.version {
+                    ..OLDEST_FOLLOWED => None,
+                    _ => cursor.string(flexible, "a transactional id")?,
+                };
                 let acks = cursor.int16("acks")?;
                 let timeout_ms = cursor.int32("a timeout")?;
                 let topics = cursor.count(flexible, "topics")?.unwrap_or(0);
@@ -176,7 +180,7 @@ impl Walk {
                 let index = cursor.int32("a partition index")?;
                 let len = cursor.count(flexible, "records")?.unwrap_or(0);
                 let head = cursor.take(len.min(batch::HEADER), "a batch header")?;
-                sink.partition(index, batch::batch(len, head));
+                sink.partition(index, self.batch(len, head));
                 self.partitions -= 1;
                 self.skip = len - head.len();
                 self.stage = Stage::PartitionTail;
@@ -196,6 +200,14 @@ impl Walk {
             Stage::Done => {}
         }
         Ok(())
+    }
+
+    /// Before version 3 there are no sequences, whatever the bytes look like.
+    fn batch(&self, len: usize, head: &[u8]) -> Batch {
+        match batch::batch(len, head) {
+            Batch::Tracked(_) if self.version < OLDEST_FOLLOWED => Batch::Odd(Odd::Magic),
+            batch => batch,
+        }
     }
 
     fn tail(&self, cursor: &mut Cursor<'_>) -> Result<(), WireError> {
@@ -242,8 +254,8 @@ impl Walk {
     }
 }
 
-fn check_version(version: i16) -> Result<(), WireError> {
-    if (OLDEST_WALKED..=NEWEST).contains(&version) {
+fn check_version(version: i16, oldest: i16) -> Result<(), WireError> {
+    if (oldest..=NEWEST).contains(&version) {
         return Ok(());
     }
     Err(WireError::Unsupported {
@@ -262,25 +274,6 @@ fn topic<'a>(cursor: &mut Cursor<'a>, version: i16) -> Result<TopicRef<'a>, Wire
         what: "the length of a topic name",
         value: -1,
     })
-}
-
-/// The acks of a request, any version `0..=NEWEST`; `None` while they have not arrived.
-pub fn acks(version: i16, body: &[u8]) -> Result<Option<i16>, WireError> {
-    let read = || {
-        if !(0..=NEWEST).contains(&version) {
-            check_version(version)?;
-        }
-        let mut cursor = Cursor::new(body);
-        if version >= OLDEST_WALKED {
-            cursor.string(version >= FLEXIBLE, "a transactional id")?;
-        }
-        cursor.int16("acks")
-    };
-    match read() {
-        Ok(acks) => Ok(Some(acks)),
-        Err(WireError::Truncated { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// The broker's answer for one partition.
@@ -309,7 +302,7 @@ pub fn replies<'a>(
     frame: &'a [u8],
     mut f: impl FnMut(PartitionReply<'a>),
 ) -> Result<bool, WireError> {
-    check_version(version)?;
+    check_version(version, OLDEST_FOLLOWED)?;
     let flexible = version >= FLEXIBLE;
     let mut cursor = Cursor::starting(
         frame,
@@ -422,7 +415,7 @@ pub struct Answer {
 }
 
 /// A whole response, length first, that gives `answers`,
-/// `OLDEST_WALKED <= version <= NEWEST`.
+/// `OLDEST_FOLLOWED <= version <= NEWEST`.
 pub fn answer(version: i16, correlation_id: i32, answers: &[Answer]) -> Bytes {
     let flexible = version >= FLEXIBLE;
     let mut out = Vec::with_capacity(32 + 64 * answers.len());
@@ -509,7 +502,7 @@ fn put_no_tags(out: &mut Vec<u8>, flexible: bool) {
 /// The broker's response `frame` with `answers` added; whole, length first.
 /// Everything else is kept byte for byte.
 pub fn merge(version: i16, frame: &[u8], answers: &[Answer]) -> Result<Bytes, WireError> {
-    check_version(version)?;
+    check_version(version, OLDEST_FOLLOWED)?;
     let mut places = Places::default();
     schema::walk(
         &schema::PRODUCE_RESPONSE,
@@ -629,7 +622,7 @@ pub fn retain(
     frame: &[u8],
     mut keep: impl FnMut(TopicRef<'_>, i32) -> bool,
 ) -> Result<Bytes, WireError> {
-    check_version(version)?;
+    check_version(version, OLDEST_FOLLOWED)?;
     let flexible = version >= FLEXIBLE;
     let mut cursor = Cursor::starting(frame, header::request_body_at(frame, flexible)?);
     cursor.string(flexible, "a transactional id")?;
@@ -817,7 +810,7 @@ mod tests {
 
     #[test]
     fn a_walk_finds_the_same_at_every_split() {
-        for version in OLDEST_WALKED..=NEWEST {
+        for version in OLDEST_FOLLOWED..=NEWEST {
             for (topics, partitions) in [(0u8, 0), (1, 0), (1, 1), (2, 3), (3, 5)] {
                 let (frame, at) = request(0, version, &produce(version, topics, partitions));
                 assert_eq!(header::body_at(&frame, version >= 9), Ok(Some(at)));
@@ -861,33 +854,38 @@ mod tests {
     }
 
     #[test]
+    fn a_walk_follows_nothing_before_record_batches() {
+        // The layout of version 3 without its transactional id.
+        let (frame, at) = request(0, 3, &produce(3, 1, 5));
+        let mut expected = expected(3, 1, 5);
+        for (_, batch) in &mut expected.partitions {
+            if let Batch::Tracked(_) = batch {
+                *batch = Batch::Odd(Odd::Magic);
+            }
+        }
+        let no_transaction = [0xff, 0xff];
+        let body = frame[at..].strip_prefix(&no_transaction).unwrap();
+        for version in 0..OLDEST_FOLLOWED {
+            let mut seen = Seen::default();
+            let mut walk = Walk::new(version);
+            assert_eq!(walk.advance(body, &mut seen), Ok(body.len()));
+            assert!(walk.done());
+            assert_eq!(seen, expected);
+        }
+    }
+
+    #[test]
     fn versions_outside_the_walk_are_refused() {
-        for version in [-1, 2, 14] {
+        for version in [-1, 0, 2, 14] {
             let refused = WireError::Unsupported {
                 api_key: 0,
                 version,
             };
             let mut walk = Walk::new(version);
-            assert_eq!(walk.advance(&[0; 64], &mut Seen::default()), Err(refused));
+            let walked = walk.advance(&[0; 64], &mut Seen::default());
+            assert_eq!(walked == Err(refused), !(0..=NEWEST).contains(&version));
             assert_eq!(replies(version, &[0; 64], |_| ()), Err(refused));
         }
-    }
-
-    #[test]
-    fn acks_are_read_in_every_version() {
-        for version in OLDEST_WALKED..=NEWEST {
-            for topics in [1, 2] {
-                let (frame, at) = request(0, version, &produce(version, topics, 1));
-                let body = &frame[at..];
-                assert_eq!(acks(version, body), Ok(Some(-1)));
-                assert_eq!(acks(version, &body[..2]), Ok(None));
-            }
-        }
-        for version in 0..OLDEST_WALKED {
-            assert_eq!(acks(version, &[0, 1, 0, 0]), Ok(Some(1)));
-            assert_eq!(acks(version, &[0]), Ok(None));
-        }
-        assert!(acks(14, &[0; 9]).is_err());
     }
 
     fn reply_of(version: i16, index: i32) -> PartitionProduceResponse {
@@ -947,7 +945,7 @@ mod tests {
 
     #[test]
     fn replies_agree_with_the_crate() {
-        for version in OLDEST_WALKED..=NEWEST {
+        for version in OLDEST_FOLLOWED..=NEWEST {
             for (topics, partitions) in [(0, 0), (1, 1), (3, 2)] {
                 let frame = response(0, version, &responded(version, topics, partitions));
                 let mut seen = Vec::new();
@@ -1002,7 +1000,7 @@ mod tests {
 
     #[test]
     fn an_answer_reads_back_topic_by_topic() {
-        for version in OLDEST_WALKED..=NEWEST {
+        for version in OLDEST_FOLLOWED..=NEWEST {
             let whole = answer(version, 7, &answers(version));
             let decoded: ProduceResponse = decode(0, version, unframed(&whole));
             let partitions: Vec<Vec<_>> = decoded
@@ -1032,7 +1030,7 @@ mod tests {
 
     #[test]
     fn a_merge_adds_to_the_topics_that_are_there() {
-        for version in OLDEST_WALKED..=NEWEST {
+        for version in OLDEST_FOLLOWED..=NEWEST {
             let broker = responded(version, 3, 2);
             let frame = response(0, version, &broker);
             let merged = merge(version, &frame, &answers(version)).unwrap();
@@ -1053,7 +1051,7 @@ mod tests {
 
     #[test]
     fn retain_drops_partitions_and_emptied_topics_only() {
-        for version in OLDEST_WALKED..=NEWEST {
+        for version in OLDEST_FOLLOWED..=NEWEST {
             let mut sent = produce(version, 3, 4);
             let (frame, at) = request(0, version, &sent);
             let mut asked = Vec::new();
@@ -1097,7 +1095,6 @@ mod tests {
         ) {
             let mut walk = Walk::new(version);
             let _ = walk.advance(&bytes, &mut Seen::default());
-            let _ = acks(version, &bytes);
             let _ = replies(version, &bytes, |_| ());
             let _ = merge(version, &bytes, &[]);
             let _ = retain(version, &bytes, |_, index| index % 2 == 0);

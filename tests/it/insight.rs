@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use bytes::{BufMut, BytesMut};
 use kafka_protocol::messages::{
     EndTxnRequest, EndTxnResponse, InitProducerIdRequest, InitProducerIdResponse,
 };
@@ -12,9 +13,46 @@ use serde_json::{Value, json};
 
 use crate::broker::{failed, ok};
 use crate::support::await_until;
-use crate::support::batch::{Batch, TRANSACTIONAL};
+use crate::support::batch::{Batch, TRANSACTIONAL, legacy_message_set};
 use crate::support::raw::{Produce, transactional_id};
 use crate::world::{PRODUCER, Pair, SOON, World, of_epoch, orders, ping, produce, produce_all};
+
+/// Clients of the time before Kafka 0.11: nobody looks for them more than who
+/// looks for producers without idempotence.
+#[test]
+fn a_request_from_before_record_batches_passes_as_it_is_and_is_counted() {
+    let world = World::new(&[]);
+    let mut pair = world.informed();
+    for (version, acks) in [(0, 1), (1, -1), (2, 1), (0, 0)] {
+        let set = legacy_message_set(i8::from(version == 2), b"1");
+        let mut body = BytesMut::new();
+        body.put_i16(acks);
+        body.put_i32(1_000);
+        body.put_i32(1);
+        body.put_slice(b"\0\x06orders");
+        body.put_i32(2);
+        for partition in 0..2 {
+            body.put_i32(partition);
+            body.put_i32(i32::try_from(set.len()).unwrap());
+            body.put_slice(&set);
+        }
+        let (correlation, frame) = pair.client.frame_raw(0, version, 1, &body);
+        pair.client.send_raw(&frame).unwrap();
+        let asked = pair.broker.next();
+        assert_eq!(asked.frame, frame[4..]);
+        if acks != 0 {
+            pair.broker.answer_raw(&asked, b"in a layout of its own");
+            let answer = pair.client.receive_frame().unwrap();
+            assert_eq!(answer[..4], correlation.to_be_bytes());
+            assert_eq!(answer[4..], *b"in a layout of its own");
+        }
+        pair.barrier();
+    }
+    let counted = ["topic=\"orders\"", "verdict=\"untracked\""];
+    let batches = world.hapax.metric("hapax_produce_batches_total", &counted);
+    assert_eq!(batches, 8.0);
+    assert_eq!(world.verdicts("untracked"), 8.0);
+}
 
 /// Sends a request that the broker answers with `code`, or at `offset`.
 fn told(pair: &mut Pair, request: &Produce, code: i16, offset: i64) {

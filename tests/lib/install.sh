@@ -21,6 +21,13 @@ install_kafka() {
   ln -sfn "$libs" "$installed/kafka-libs"
 }
 
+# The other Kafkas that are asked for, and the Java client that comes with one of them.
+install_kafkas() { # VERSION...
+  local version
+  for version in "$@"; do "$root/tests/kafka/kafka" jars "$version" >/dev/null; done
+  ln -sfn "$("$root/tests/kafka/kafka" jars "$KAFKA_JAVA_3")" "$installed/kafka-libs-3"
+}
+
 install_python() {
   [ -x "$installed/venv/bin/python" ] || python3 -m venv "$installed/venv"
   "$installed/venv/bin/pip" install -q "${PYTHON_PACKAGES[@]}"
@@ -34,8 +41,16 @@ install_go() {
 }
 
 install_node() {
-  mkdir -p "$installed/node"
-  npm install --silent --no-audit --no-fund --prefix "$installed/node" "${NODE_PACKAGES[@]}"
+  local from=$root/tests/clients/node folder=$installed/node
+  ! cmp -s "$from/package-lock.json" "$folder/node_modules/installed-lock.json" || return 0
+  mkdir -p "$folder"
+  cp "$from"/package*.json "$folder"
+  (cd "$folder" && npm ci --silent)
+  cp "$from/package-lock.json" "$folder/node_modules/installed-lock.json"
+}
+
+install_rust() {
+  (cd "$root/tests/clients/rust" && CARGO_TARGET_DIR="$installed/rust" cargo build --quiet --locked)
 }
 
 install_clients() {

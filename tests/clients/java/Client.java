@@ -54,7 +54,7 @@ public final class Client {
           if (ahead > 0) java.util.concurrent.TimeUnit.NANOSECONDS.sleep(ahead);
         }
         int record = n;
-        producer.send(new ProducerRecord<>(topic(), n % partitions, null, Integer.toString(n)), (metadata, error) -> {
+        producer.send(new ProducerRecord<>(topic(), n % partitions, key(n), Integer.toString(n)), (metadata, error) -> {
           if (error != null) {
             failed.incrementAndGet();
             line("\"n\":" + record + ",\"error\":" + quoted(error.toString()));
@@ -192,7 +192,9 @@ public final class Client {
     String backoff = Integer.toString(number("backoff-ms", 100));
     config.put(ProducerConfig.KEY_SERIALIZER_CLASS_CONFIG, ByteArraySerializer.class);
     config.put(ProducerConfig.VALUE_SERIALIZER_CLASS_CONFIG, StringSerializer.class);
-    config.put(ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG, true);
+    String idempotence = options.getOrDefault("idempotence", "true");
+    if (!idempotence.equals("unset")) config.put(ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG, idempotence);
+    if (has("acks")) config.put(ProducerConfig.ACKS_CONFIG, options.get("acks"));
     config.put(ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG, number("request-timeout-ms", 30000));
     config.put(ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG, number("delivery-timeout-ms", 120000));
     config.put(ProducerConfig.LINGER_MS_CONFIG, number("linger-ms", 0));
@@ -207,6 +209,10 @@ public final class Client {
   }
 
   private static String topic() { return options.get("topic"); }
+
+  private static byte[] key(int n) {
+    return has("keys") ? ("msg-" + n).getBytes(java.nio.charset.StandardCharsets.UTF_8) : null;
+  }
 
   private static boolean has(String name) { return options.containsKey(name); }
 

@@ -1,30 +1,12 @@
 """The confluent-kafka (librdkafka) client of the tests; tests/clients/README.md has the command line and the output."""
 
-import argparse
-import json
 import sys
-import threading
 import time
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("operation", choices=["produce", "consume", "transact", "admin"])
-    for name in ("bootstrap", "topic", "group", "transactional-id", "sasl-mechanism", "sasl-user", "sasl-password"):
-        parser.add_argument("--" + name)
-    for name, default in (
-        ("partitions", 1), ("replication", 1), ("count", 0), ("first", 0), ("rate", 0),
-        ("request-timeout-ms", 30000), ("delivery-timeout-ms", 120000), ("linger-ms", 0), ("batch-bytes", 16384),
-        ("in-flight", 5), ("backoff-ms", 100), ("timeout-ms", 30000),
-    ):
-        parser.add_argument("--" + name, type=int, default=default)
-    parser.add_argument("--until-input-ends", action="store_true")
-    parser.add_argument("--read-committed", action="store_true")
-    options = parser.parse_args()
-    globals()[options.operation](options)
+from common import Tally, idempotence, key, line, records, run, transactions
 
 
 def common(options):
@@ -39,7 +21,7 @@ def common(options):
 
 def producer(options, **more):
     return Producer(common(options) | {
-        "enable.idempotence": True,
+        "acks": options.acks,
         # librdkafka gives up on a request in flight after socket.timeout.ms; request.timeout.ms is the broker's limit.
         "socket.timeout.ms": options.request_timeout_ms, "request.timeout.ms": options.request_timeout_ms,
         "message.timeout.ms": options.delivery_timeout_ms, "linger.ms": options.linger_ms,
@@ -51,33 +33,30 @@ def producer(options, **more):
 
 
 def produce(options):
-    tally = {"sent": 0, "acked": 0, "failed": 0}
-    ended = threading.Event()
-    if options.until_input_ends:
-        threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
-    client = producer(options)
+    tally = Tally()
+    client = producer(options, **idempotence(options, "enable.idempotence"))
 
     def delivered(error, message):
-        n = int(message.value())
-        tally["failed" if error else "acked"] += 1
-        line({"n": n, "error": str(error)} if error else {"n": n, "partition": message.partition(), "offset": message.offset()})
+        if error:
+            tally.failed(int(message.value()), error)
+        else:
+            tally.acked(int(message.value()), message.partition(), message.offset())
 
-    n, start = options.first, time.monotonic()
-    while (not options.count or tally["sent"] < options.count) and not ended.is_set():
-        if options.rate:
-            while (ahead := tally["sent"] / options.rate - (time.monotonic() - start)) > 0:
-                client.poll(ahead)
+    for n, ahead in records(options, tally):
+        due = time.monotonic() + ahead
+        while (left := due - time.monotonic()) > 0:
+            client.poll(left)
         while True:
             try:
-                client.produce(options.topic, str(n).encode(), partition=n % options.partitions, on_delivery=delivered)
+                client.produce(
+                    options.topic, str(n).encode(), key(options, n), partition=n % options.partitions, on_delivery=delivered,
+                )
                 break
             except BufferError:
                 client.poll(0.1)
         client.poll(0)
-        n, tally["sent"] = n + 1, tally["sent"] + 1
     client.flush(options.delivery_timeout_ms / 1000)
-    line(tally)
-    sys.exit(1 if tally["failed"] or tally["acked"] != tally["sent"] else 0)
+    tally.end()
 
 
 def consume(options):
@@ -103,11 +82,9 @@ def consume(options):
 
 
 def transact(options):
-    """Three transactions of --count records: committed, aborted, committed."""
     client = producer(options, **{"transactional.id": options.transactional_id, "message.timeout.ms": 60000})
     client.init_transactions(30)
-    n = options.first
-    for commits in (True, False, True):
+    for numbers, commits in transactions(options):
 
         def delivered(error, message):
             if error:
@@ -115,9 +92,8 @@ def transact(options):
             line({"n": int(message.value()), "partition": message.partition(), "offset": message.offset(), "committed": commits})
 
         client.begin_transaction()
-        for _ in range(options.count):
+        for n in numbers:
             client.produce(options.topic, str(n).encode(), partition=n % options.partitions, on_delivery=delivered)
-            n += 1
         client.flush(30)
         if commits:
             client.commit_transaction(30)
@@ -149,8 +125,5 @@ def admin(options):
     line({"steps": 6})
 
 
-def line(members):
-    print(json.dumps(members), flush=True)
-
-
-main()
+operation, options = run({"produce": produce, "consume": consume, "transact": transact, "admin": admin})
+operation(options)

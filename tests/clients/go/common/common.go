@@ -1,0 +1,193 @@
+// Package common is what the Go clients of the tests share: the command line and the lines they print.
+package common
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The options; tests/clients/README.md explains them.
+var (
+	flags           = flag.NewFlagSet("client", flag.ExitOnError)
+	bootstrap       = flags.String("bootstrap", "", "")
+	Topic           = flags.String("topic", "", "")
+	Partitions      = flags.Int("partitions", 1, "")
+	Replication     = flags.Int("replication", 1, "")
+	Count           = flags.Int("count", 0, "")
+	First           = flags.Int("first", 0, "")
+	rate            = flags.Int("rate", 0, "")
+	untilInputEnds  = flags.Bool("until-input-ends", false, "")
+	acks            = flags.String("acks", "all", "")
+	idempotence     = flags.String("idempotence", "true", "")
+	keys            = flags.Bool("keys", false, "")
+	RequestTimeout  = flags.Int("request-timeout-ms", 30000, "")
+	DeliveryTimeout = flags.Int("delivery-timeout-ms", 120000, "")
+	LingerMs        = flags.Int("linger-ms", 0, "")
+	BatchBytes      = flags.Int("batch-bytes", 16384, "")
+	InFlight        = flags.Int("in-flight", 5, "")
+	BackoffMs       = flags.Int("backoff-ms", 100, "")
+	Group           = flags.String("group", "", "")
+	ReadCommitted   = flags.Bool("read-committed", false, "")
+	TimeoutMs       = flags.Int("timeout-ms", 30000, "")
+	TransactionalID = flags.String("transactional-id", "", "")
+	SaslMechanism   = flags.String("sasl-mechanism", "", "")
+	SaslUser        = flags.String("sasl-user", "", "")
+	SaslPassword    = flags.String("sasl-password", "", "")
+
+	tally  sync.Mutex
+	acked  int
+	failed int
+)
+
+// Run reads the command line and runs the operation that it names.
+func Run(operations map[string]func()) {
+	if len(os.Args) < 2 {
+		Fail(errors.New("an operation is missing"))
+	}
+	operation := operations[os.Args[1]]
+	if operation == nil {
+		Fail(fmt.Errorf("unknown operation %s", os.Args[1]))
+	}
+	_ = flags.Parse(os.Args[2:])
+	operation()
+}
+
+// Bootstrap is the list of the first brokers.
+func Bootstrap() []string { return strings.Split(*bootstrap, ",") }
+
+// PartitionOf is where record n goes.
+func PartitionOf(n int) int { return n % *Partitions }
+
+// Value is what record n holds.
+func Value(n int) []byte { return []byte(strconv.Itoa(n)) }
+
+// Key is the key of record n, if it is to have one.
+func Key(n int) []byte {
+	if !*keys {
+		return nil
+	}
+	return []byte("msg-" + strconv.Itoa(n))
+}
+
+// Idempotent tells whether idempotence is asked for; where it is left to the client, otherwise.
+func Idempotent(otherwise bool) bool {
+	if *idempotence == "unset" {
+		return otherwise
+	}
+	return *idempotence == "true"
+}
+
+// AcksOfLeader tells whether acks are asked of the leader alone, not of all.
+func AcksOfLeader() bool {
+	if *acks != "1" && *acks != "all" {
+		Fail(fmt.Errorf("unknown acks %s", *acks))
+	}
+	return *acks == "1"
+}
+
+// EachRecord calls send for each record to be produced, at the asked rate, and returns how many there were.
+func EachRecord(send func(n int)) int {
+	ended := make(chan struct{})
+	if *untilInputEnds {
+		go func() {
+			s := bufio.NewScanner(os.Stdin)
+			for s.Scan() {
+			}
+			close(ended)
+		}()
+	}
+	start, sent := time.Now(), 0
+	for n := *First; *Count == 0 || sent < *Count; n++ {
+		select {
+		case <-ended:
+			return sent
+		default:
+		}
+		if *rate > 0 {
+			if ahead := time.Duration(sent)*time.Second/time.Duration(*rate) - time.Since(start); ahead > 0 {
+				time.Sleep(ahead)
+			}
+		}
+		send(n)
+		sent++
+	}
+	return sent
+}
+
+// Delivered prints where record n is, or why it is not.
+func Delivered(n int, partition int32, offset int64, err error) {
+	tally.Lock()
+	defer tally.Unlock()
+	if err != nil {
+		failed++
+		line(map[string]any{"n": n, "error": err.Error()})
+		return
+	}
+	acked++
+	line(map[string]any{"n": n, "partition": partition, "offset": offset})
+}
+
+// Produced prints the summary of produce and ends the program.
+func Produced(sent int) {
+	tally.Lock()
+	line(map[string]any{"sent": sent, "acked": acked, "failed": failed})
+	if failed > 0 || acked != sent {
+		os.Exit(1)
+	}
+}
+
+// Transactions runs three of Count records each: committed, aborted, committed.
+func Transactions(begin func(), send func(n int) (int32, int64), end func(commit bool)) {
+	n := *First
+	for _, commit := range []bool{true, false, true} {
+		begin()
+		for range *Count {
+			partition, offset := send(n)
+			Line(map[string]any{"n": n, "partition": partition, "offset": offset, "committed": commit})
+			n++
+		}
+		end(commit)
+	}
+	Line(map[string]any{"committed": 2 * *Count, "aborted": *Count})
+}
+
+// Consumed prints one record that was read.
+func Consumed(value []byte, partition int32, offset int64) {
+	n, err := strconv.Atoi(string(value))
+	Check(err)
+	Line(map[string]any{"n": n, "partition": partition, "offset": offset})
+}
+
+// Line prints one line of output.
+func Line(v any) {
+	tally.Lock()
+	defer tally.Unlock()
+	line(v)
+}
+
+func line(v any) {
+	text, err := json.Marshal(v)
+	Check(err)
+	fmt.Println(string(text))
+}
+
+// Check ends the program where there is an error.
+func Check(err error) {
+	if err != nil {
+		Fail(err)
+	}
+}
+
+// Fail says what failed and ends the program.
+func Fail(err error) {
+	fmt.Fprintln(os.Stderr, "client:", err)
+	os.Exit(1)
+}

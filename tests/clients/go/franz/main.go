@@ -1,0 +1,154 @@
+// The franz-go client of the tests; tests/clients/README.md has the command line and the output.
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"client/common"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+)
+
+func main() {
+	common.Run(map[string]func(){"produce": produce, "consume": consume, "transact": transact, "admin": admin})
+}
+
+func client(more ...kgo.Opt) *kgo.Client {
+	opts := []kgo.Opt{kgo.SeedBrokers(common.Bootstrap()...), kgo.ClientID("franz-go")}
+	switch *common.SaslMechanism {
+	case "":
+	case "PLAIN":
+		opts = append(opts, kgo.SASL(plain.Auth{User: *common.SaslUser, Pass: *common.SaslPassword}.AsMechanism()))
+	case "SCRAM-SHA-256":
+		opts = append(opts, kgo.SASL(scram.Auth{User: *common.SaslUser, Pass: *common.SaslPassword}.AsSha256Mechanism()))
+	default:
+		common.Fail(fmt.Errorf("unknown mechanism %s", *common.SaslMechanism))
+	}
+	c, err := kgo.NewClient(append(opts, more...)...)
+	common.Check(err)
+	return c
+}
+
+func producer(more ...kgo.Opt) *kgo.Client {
+	// A request's time limit is its own timeout and the overhead; both have a floor of 100 ms.
+	half := time.Duration(max(*common.RequestTimeout/2, 100)) * time.Millisecond
+	if common.AcksOfLeader() {
+		more = append(more, kgo.RequiredAcks(kgo.LeaderAck()))
+	}
+	return client(append([]kgo.Opt{
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProduceRequestTimeout(half), kgo.RequestTimeoutOverhead(half),
+		kgo.RecordDeliveryTimeout(time.Duration(*common.DeliveryTimeout) * time.Millisecond),
+		kgo.ProducerLinger(time.Duration(*common.LingerMs) * time.Millisecond),
+		kgo.ProducerBatchMaxBytes(int32(max(*common.BatchBytes, 512))),
+		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.RetryBackoffFn(func(int) time.Duration { return time.Duration(*common.BackoffMs) * time.Millisecond }),
+		// A broken connection asks for new metadata before anything is sent again.
+		kgo.MetadataMinAge(time.Duration(max(*common.BackoffMs, 10)) * time.Millisecond),
+		kgo.MaxBufferedRecords(100000),
+	}, more...)...)
+}
+
+// franz-go decides itself how many requests are in flight: up to five once one has succeeded, one without idempotence.
+func produce() {
+	var more []kgo.Opt
+	if !common.Idempotent(true) {
+		more = append(more, kgo.DisableIdempotentWrite())
+	}
+	c := producer(more...)
+	sent := common.EachRecord(func(n int) {
+		c.Produce(context.Background(), record(n), func(r *kgo.Record, err error) {
+			common.Delivered(n, r.Partition, r.Offset, err)
+		})
+	})
+	common.Check(c.Flush(context.Background()))
+	c.Close()
+	common.Produced(sent)
+}
+
+func consume() {
+	opts := []kgo.Opt{
+		kgo.ConsumeTopics(*common.Topic), kgo.ConsumerGroup(*common.Group), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+	}
+	if *common.ReadCommitted {
+		opts = append(opts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	}
+	c := client(opts...)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(*common.TimeoutMs)*time.Millisecond)
+	defer cancel()
+	consumed := 0
+	for consumed < *common.Count {
+		fetches := c.PollFetches(ctx)
+		if err := fetches.Err0(); err != nil {
+			common.Fail(fmt.Errorf("after %d records: %w", consumed, err))
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			consumed++
+			common.Consumed(r.Value, r.Partition, r.Offset)
+		})
+	}
+	common.Check(c.CommitUncommittedOffsets(ctx))
+	c.Close()
+	common.Line(map[string]any{"consumed": consumed})
+}
+
+func transact() {
+	c := producer(kgo.TransactionalID(*common.TransactionalID))
+	ctx := context.Background()
+	common.Transactions(
+		func() { common.Check(c.BeginTransaction()) },
+		func(n int) (int32, int64) {
+			r := record(n)
+			common.Check(c.ProduceSync(ctx, r).FirstErr())
+			return r.Partition, r.Offset
+		},
+		func(commit bool) { common.Check(c.EndTransaction(ctx, kgo.TransactionEndTry(commit))) },
+	)
+	c.Close()
+}
+
+func admin() {
+	c := client()
+	a := kadm.NewClient(c)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(*common.TimeoutMs)*time.Millisecond)
+	defer cancel()
+	topic := *common.Topic
+	_, err := a.CreateTopic(ctx, int32(*common.Partitions), int16(*common.Replication), nil, topic)
+	common.Check(err)
+	common.Line(map[string]any{"step": "create_topic"})
+	for { // a node learns of a topic a moment after the controller
+		topics, err := a.ListTopics(ctx, topic)
+		common.Check(err)
+		if detail := topics[topic]; detail.Err == nil && len(detail.Partitions) == *common.Partitions {
+			common.Line(map[string]any{"step": "describe_topic", "partitions": len(detail.Partitions)})
+			break
+		}
+	}
+	meta, err := a.BrokerMetadata(ctx)
+	common.Check(err)
+	brokers := []string{}
+	for _, b := range meta.Brokers {
+		brokers = append(brokers, fmt.Sprintf("%s:%d", b.Host, b.Port))
+	}
+	common.Line(map[string]any{"step": "describe_cluster", "cluster": meta.Cluster, "brokers": brokers})
+	configs, err := a.DescribeTopicConfigs(ctx, topic)
+	common.Check(err)
+	common.Line(map[string]any{"step": "describe_configs", "entries": len(configs[0].Configs)})
+	groups, err := a.ListGroups(ctx)
+	common.Check(err)
+	common.Line(map[string]any{"step": "list_groups", "groups": groups.Groups()})
+	_, err = a.DeleteTopic(ctx, topic)
+	common.Check(err)
+	common.Line(map[string]any{"step": "delete_topic"})
+	c.Close()
+	common.Line(map[string]any{"steps": 6})
+}
+
+func record(n int) *kgo.Record {
+	return &kgo.Record{Topic: *common.Topic, Partition: int32(common.PartitionOf(n)), Key: common.Key(n), Value: common.Value(n)}
+}
