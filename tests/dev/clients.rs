@@ -9,6 +9,7 @@ use kafka_protocol::messages::offset_fetch_request::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopics,
 };
 use kafka_protocol::messages::{GroupId, OffsetFetchRequest};
+use serde_json::Value;
 
 use crate::process::Dev;
 use crate::support::hapax::{metric_of, page};
@@ -21,7 +22,7 @@ const TOPIC: &str = "orders";
 const GROUP: &str = "readers";
 
 /// A client program: what it runs to write messages `first..first + count`,
-/// and to read `count` messages with the group, printing "value offset" for each.
+/// and to read `count` messages with the group, printing value and offset of each.
 struct Programs {
     produce: fn(bootstrap: &str, first: u64, count: u64) -> Ran,
     consume: fn(bootstrap: &str, count: u64) -> Ran,
@@ -72,15 +73,22 @@ fn run(Ran(mut command, input): Ran) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The messages and offsets that a consumer prints.
+/// The messages and offsets that a consumer prints, as two numbers or as JSON.
 #[track_caller]
 fn read(consumer: Ran) -> Vec<(u64, u64)> {
     let output = run(consumer);
-    let numbers = |line: &str| {
+    let of_json = |line: &str| {
+        let line: Value = serde_json::from_str(line).ok()?;
+        Some((line["n"].as_u64()?, line["offset"].as_u64()?))
+    };
+    let of_words = |line: &str| {
         let mut numbers = line.split_whitespace().map(|word| word.parse().ok());
         Some((numbers.next()??, numbers.next()??))
     };
-    output.lines().filter_map(numbers).collect()
+    let lines = output.lines();
+    lines
+        .filter_map(|line| of_json(line).or_else(|| of_words(line)))
+        .collect()
 }
 
 /// How far the group is, as the broker keeps it.
@@ -203,84 +211,69 @@ fn kcat() {
     });
 }
 
+/// A program of `tests/clients`, which all take one command line.
+fn common(mut command: Command, operation: &str, bootstrap: &str, count: u64) -> Command {
+    command
+        .args([operation, "--bootstrap", bootstrap, "--topic", TOPIC])
+        .args(["--count", &count.to_string()]);
+    command
+}
+
+fn produces(command: Command, bootstrap: &str, first: u64, count: u64) -> Ran {
+    // Not each of them makes the topics that it writes to.
+    let made = Client::connect(bootstrap)
+        .unwrap()
+        .create_topic(TOPIC, 1, &[]);
+    assert_eq!(made.is_ok(), first == 0);
+    let mut command = common(command, "produce", bootstrap, count);
+    command.args(["--partitions", "1", "--first", &first.to_string()]);
+    Ran(command, String::new())
+}
+
+fn consumes(command: Command, bootstrap: &str, count: u64) -> Ran {
+    let mut command = common(command, "consume", bootstrap, count);
+    command.args(["--group", GROUP]);
+    Ran(command, String::new())
+}
+
+fn franz() -> Command {
+    Command::new(installed("client-go"))
+}
+
+fn node() -> Command {
+    let mut command = Command::new("node");
+    command
+        .env("NODE_PATH", installed("node/node_modules"))
+        .arg(source("clients/node/client.js"));
+    command
+}
+
+fn python() -> Command {
+    let mut command = Command::new(installed("venv/bin/python"));
+    command.arg(source("clients/python/kafka_python.py"));
+    command
+}
+
 #[test]
 fn franz_go() {
-    fn client(operation: &str, bootstrap: &str, count: u64) -> Command {
-        let mut command = Command::new(installed("client-go"));
-        command
-            .args([operation, "--bootstrap", bootstrap, "--topic", TOPIC])
-            .args(["--count", &count.to_string()]);
-        command
-    }
     check(&Programs {
-        produce: |bootstrap, first, count| {
-            // This program makes no topics.
-            Client::connect(bootstrap)
-                .unwrap()
-                .create_topic(TOPIC, 1, &[])
-                .ok();
-            let mut command = client("produce", bootstrap, count);
-            command.args(["--partitions", "1", "--first", &first.to_string()]);
-            Ran(command, String::new())
-        },
-        consume: |bootstrap, count| {
-            let mut command = Command::new("bash");
-            let program =
-                "set -o pipefail; \"$@\" | jq -r 'select(.n != null) | \"\\(.n) \\(.offset)\"'";
-            command.args(["-c", program, "-"]);
-            let mut consumer = client("consume", bootstrap, count);
-            consumer.args(["--group", GROUP]);
-            command
-                .arg(consumer.get_program())
-                .args(consumer.get_args());
-            Ran(command, String::new())
-        },
+        produce: |bootstrap, first, count| produces(franz(), bootstrap, first, count),
+        consume: |bootstrap, count| consumes(franz(), bootstrap, count),
     });
 }
 
 #[test]
 fn kafkajs() {
-    fn node(arguments: &[&str]) -> Ran {
-        let mut command = Command::new("node");
-        command
-            .env("NODE_PATH", installed("node/node_modules"))
-            .arg(source("dev/kafkajs.js"))
-            .args(arguments);
-        Ran(command, String::new())
-    }
     check(&Programs {
-        produce: |bootstrap, first, count| {
-            node(&[
-                "produce",
-                bootstrap,
-                TOPIC,
-                &first.to_string(),
-                &count.to_string(),
-            ])
-        },
-        consume: |bootstrap, count| node(&["consume", bootstrap, TOPIC, GROUP, &count.to_string()]),
+        produce: |bootstrap, first, count| produces(node(), bootstrap, first, count),
+        consume: |bootstrap, count| consumes(node(), bootstrap, count),
     });
 }
 
 #[test]
 fn kafka_python() {
-    fn python(arguments: &[&str]) -> Ran {
-        let mut command = Command::new(installed("venv/bin/python"));
-        command.arg(source("dev/kafka_python.py")).args(arguments);
-        Ran(command, String::new())
-    }
     check(&Programs {
-        produce: |bootstrap, first, count| {
-            python(&[
-                "produce",
-                bootstrap,
-                TOPIC,
-                &first.to_string(),
-                &count.to_string(),
-            ])
-        },
-        consume: |bootstrap, count| {
-            python(&["consume", bootstrap, TOPIC, GROUP, &count.to_string()])
-        },
+        produce: |bootstrap, first, count| produces(python(), bootstrap, first, count),
+        consume: |bootstrap, count| consumes(python(), bootstrap, count),
     });
 }
