@@ -29,7 +29,15 @@ fn every_command_does_what_it_is_there_for() {
         eprintln!("$ {command}");
         match Kind::of(command) {
             Kind::Elsewhere => {}
-            Kind::Ends => reader.run(command),
+            Kind::Ends => {
+                let said = reader.run(command);
+                if command.ends_with(" dev --once") {
+                    assert!(
+                        readme.contains(&said),
+                        "the README shows another demo: {said}"
+                    );
+                }
+            }
             Kind::Serves => {
                 // The next one wants the same ports.
                 drop(running.take());
@@ -134,7 +142,8 @@ impl Reader {
         shell
     }
 
-    fn run(&self, command: &str) {
+    /// Returns what it printed.
+    fn run(&self, command: &str) -> String {
         let done = self.shell(command).output().expect("bash runs");
         let said = String::from_utf8_lossy(&done.stdout);
         let complained = String::from_utf8_lossy(&done.stderr);
@@ -143,6 +152,7 @@ impl Reader {
             "{command}: {}\n{said}\n{complained}",
             done.status
         );
+        said.into_owned()
     }
 
     fn start(&self, command: &str) -> Running {
