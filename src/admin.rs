@@ -10,6 +10,7 @@
 //! | `/api/v1/events?after=` | the newest events; with `Accept: text/event-stream` a stream of them |
 //! | `/api/v1/connections?limit=` | client connections and their brokers |
 //! | `/api/v1/brokers` | brokers and the local ports that lead to them |
+//! | `/api/v1/config` | the effective configuration, and who set each key |
 //! | `/` | this list |
 //!
 //! Only GET. Metrics and probes answer everyone; the rest answers loopback
@@ -30,7 +31,7 @@ pub mod view;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{Either, Full};
@@ -41,7 +42,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -65,6 +66,8 @@ pub trait View: Send + Sync + 'static {
     fn connections(&self, limit: usize) -> Vec<ConnectionRow>;
     /// The brokers and their local ports.
     fn brokers(&self) -> Vec<BrokerRow>;
+    /// The effective configuration and who set it.
+    fn config(&self) -> ConfigPage;
     /// Sets the gauges that are computed when they are asked for; called
     /// before each scrape.
     fn refresh_gauges(&self);
@@ -161,6 +164,15 @@ pub struct BrokerRow {
     pub present: bool,
 }
 
+/// The effective configuration.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ConfigPage {
+    /// As a file has it.
+    pub config: Value,
+    /// Who set each key, by its path.
+    pub origins: Value,
+}
+
 /// Serves until it is dropped, on a current-thread or any other runtime.
 pub async fn serve(
     listener: TcpListener,
@@ -182,12 +194,16 @@ pub async fn serve(
 async fn accept(listener: TcpListener, admin: Arc<Admin>, patience: Patience) -> Infallible {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
+    let mut told: Option<Instant> = None;
     loop {
         let slot = slots.clone().acquire_owned().await;
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "admin connection not accepted");
+                if told.is_none_or(|told| told.elapsed() >= ACCEPT_TOLD_EVERY) {
+                    told = Some(Instant::now());
+                    tracing::warn!(%error, "admin connection not accepted");
+                }
                 time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -269,6 +285,7 @@ impl Admin {
                 Err(bad) => failure(StatusCode::BAD_REQUEST, &bad),
             },
             "/api/v1/brokers" => json_answer(&json!({ "brokers": self.view.brokers() })),
+            "/api/v1/config" => json_answer(&self.view.config()),
             "/api/v1/events" => self.events(query, request.headers()),
             _ => answer(StatusCode::OK, TEXT_TYPE, INDEX.as_bytes().to_vec()),
         }
@@ -439,14 +456,17 @@ const PATIENCE: Patience = Patience {
 };
 /// File descriptors are short when accepting fails: give them time to return.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often that is told.
+const ACCEPT_TOLD_EVERY: Duration = Duration::from_secs(5);
 const HEADER_BYTES_MAX: usize = 16 * 1024;
 const OPEN_PATHS: [&str; 4] = ["/metrics", "/startupz", "/livez", "/readyz"];
-const API_PATHS: [&str; 5] = [
+const API_PATHS: [&str; 6] = [
     "/",
     "/api/v1/producers",
     "/api/v1/events",
     "/api/v1/connections",
     "/api/v1/brokers",
+    "/api/v1/config",
 ];
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -463,6 +483,7 @@ hapax
 /api/v1/events       duplicates, gaps, fencing (?after=ID; Accept: text/event-stream follows)
 /api/v1/connections  client connections and their brokers (?limit=N)
 /api/v1/brokers      brokers and the local ports that lead to them
+/api/v1/config       the effective configuration, and who set each key
 ";
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use prometheus::IntCounter;
 use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
+use crate::explain::{self, Explanation, ours};
 use crate::ids::{Epoch, ProducerId, Sequence};
 use crate::metrics::{EventName, FencedBy, GapKind, Labelled, Metrics};
 
@@ -76,6 +77,24 @@ impl Kind {
             | Self::EpochBump
             | Self::Disagreement
             | Self::LogTruncated => None,
+        }
+    }
+
+    /// What it means and what to do.
+    pub fn explanation(self) -> &'static Explanation {
+        match self {
+            Self::DuplicateAbsorbed => &ours::DUPLICATE_ABSORBED,
+            Self::DuplicateForwarded => &ours::DUPLICATE_FORWARDED,
+            Self::Gap(GapKind::PredecessorFailed) => &ours::PREDECESSOR_FAILED,
+            Self::Gap(GapKind::NeverSeen) => &ours::NEVER_SEEN,
+            Self::Gap(GapKind::NoBaseline) => &ours::NO_BASELINE,
+            Self::SequenceReuse => &ours::SEQUENCE_REUSE,
+            Self::Overlap => &ours::OVERLAP,
+            Self::StaleEpoch => &ours::STALE_EPOCH,
+            Self::EpochBump => &ours::EPOCH_BUMP,
+            Self::FencedProducer(_) => &ours::FENCED_PRODUCER,
+            Self::Disagreement => &ours::DISAGREEMENT,
+            Self::LogTruncated => &ours::LOG_TRUNCATED,
         }
     }
 }
@@ -301,9 +320,19 @@ enum LogLine {
     Skip,
 }
 
-/// One line of an event: the message is constant for its kind.
+/// One line of an event: the message is constant for its kind. A warning ends
+/// with the command that explains it.
 macro_rules! event_line {
-    ($level:ident, $recorded:expr, $message:literal) => {
+    (warn, $recorded:expr, $message:literal) => {
+        event_line!(
+            @fields warn, $recorded, $message,
+            explain = %explain::command($recorded.event.kind.explanation()),
+        )
+    };
+    (info, $recorded:expr, $message:literal) => {
+        event_line!(@fields info, $recorded, $message,)
+    };
+    (@fields $level:ident, $recorded:expr, $message:literal, $($explain:tt)*) => {
         tracing::$level!(
             event = $recorded.event.kind.label(),
             kind = $recorded.event.kind.detail(),
@@ -319,6 +348,7 @@ macro_rules! event_line {
             expected = $recorded.event.expected.map(Sequence::to_wire),
             missing = $recorded.event.missing,
             detail = $recorded.event.detail_text(),
+            $($explain)*
             $message
         )
     };
@@ -369,6 +399,7 @@ impl Serialize for Recorded {
     /// One flat object; what is not known is left out.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let event = &self.event;
+        let words = event.kind.explanation();
         Row {
             id: self.id,
             time: rfc3339(self.time),
@@ -385,6 +416,9 @@ impl Serialize for Recorded {
             client_id: event.client_id.as_deref(),
             transactional_id: event.transactional_id.as_deref(),
             detail: event.detail_text(),
+            sentence: words.says,
+            hint: words.hint(),
+            explain: words.name,
         }
         .serialize(serializer)
     }
@@ -420,6 +454,12 @@ struct Row<'a> {
     transactional_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'a str>,
+    /// What such an event means.
+    sentence: &'static str,
+    /// What to do first.
+    hint: &'static str,
+    /// What `hapax explain` calls it.
+    explain: &'static str,
 }
 
 /// A client may send 32 KiB as its id; the ring keeps the start of it.
@@ -555,7 +595,7 @@ mod tests {
         let (recorded, _) = state.push(event, Instant::now(), time);
         assert_eq!(
             serde_json::to_string(&*recorded).unwrap(),
-            r#"{"id":1,"time":"2026-11-30T00:53:20.250Z","event":"gap","kind":"never_seen","topic":"orders","producer_id":7,"first":12,"missing":2}"#
+            r#"{"id":1,"time":"2026-11-30T00:53:20.250Z","event":"gap","kind":"never_seen","topic":"orders","producer_id":7,"first":12,"missing":2,"sentence":"Records before this batch never came this way; the broker lacks them too.","hint":"Look at the producer in the event: its log has the failed sends; update its client.","explain":"never_seen"}"#
         );
     }
 

@@ -57,18 +57,23 @@ pub struct Ticket {
     gated: bool,
 }
 
+/// How keys are hashed that every batch looks up: seeded by chance, and several
+/// times as fast as the standard library's hash.
+pub type Hasher = foldhash::fast::RandomState;
+type Map<K, V> = DashMap<K, V, Hasher>;
+
 /// All windows, their producers and their topics.
 pub struct Ledger {
     /// What sessions need to know of topics.
     pub topics: Topics,
     rules: Rules,
     windows_max: usize,
-    windows: DashMap<WindowKey, Box<Window>>,
+    windows: Map<WindowKey, Box<Window>>,
     windows_count: AtomicUsize,
     producers: producers::Producers,
     realms: realms::Realms,
     /// Held requests by the window they wait for.
-    waiters: DashMap<WindowKey, Vec<Waker>>,
+    waiters: Map<WindowKey, Vec<Waker>>,
     cluster_id: std::sync::Mutex<Option<String>>,
     links: AtomicU32,
     started: Instant,
@@ -102,11 +107,11 @@ impl Ledger {
             topics: Topics::new(topics_max),
             rules,
             windows_max,
-            windows: DashMap::new(),
+            windows: Map::default(),
             windows_count: AtomicUsize::new(0),
             producers: producers::Producers::new(windows_max),
             realms: realms::Realms::default(),
-            waiters: DashMap::new(),
+            waiters: Map::default(),
             cluster_id: std::sync::Mutex::new(None),
             links: AtomicU32::new(1),
             started: Instant::now(),

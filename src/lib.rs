@@ -2,14 +2,17 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod check;
 pub mod cli;
 pub mod config;
 pub mod events;
+pub mod explain;
 pub mod ids;
 pub mod ledger;
 pub mod listen;
 pub mod logging;
 pub mod metrics;
+pub mod ports;
 pub mod session;
 pub mod upstream;
 pub mod window;

@@ -4,16 +4,17 @@
 //! never meets a port that is not there yet. One acceptor hands each
 //! connection to the worker with the fewest.
 
-use crate::admin::{self, view::ProxyView};
+use crate::admin::{self, client, view::ProxyView};
 use crate::config::{self, Config};
 use crate::events::Events;
 use crate::ledger::Ledger;
-use crate::metrics::{DisconnectCause, EvictionReason, Limit, Metrics};
+use crate::metrics::{DisconnectCause, EvictionReason, Metrics};
+use crate::ports;
 use crate::session::{Door, Shared};
-use crate::upstream::Brokers;
+use crate::upstream::{Brokers, Own};
 use crate::window::{Mode, Rules};
 use crate::workers::{Workers, new_runtime, ticks};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ const PROBE_EVERY: Duration = Duration::from_secs(5);
 const TOPICS_MAX: usize = 100_000;
 /// What a listener waits after a refusal of the system (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often such a refusal is told, for each port.
+const ACCEPT_TOLD_EVERY: Duration = Duration::from_secs(5);
 
 /// How a run ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,12 +47,14 @@ pub enum Exit {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// An address could not be bound.
-    #[error("cannot listen on {address} ({source}): free the port, or choose another")]
+    #[error("cannot listen on {address} ({source}): {advice}")]
     Bind {
         /// The address.
         address: SocketAddr,
         /// What happened.
         source: io::Error,
+        /// What to do.
+        advice: String,
     },
     /// The operating system refused what every process needs.
     #[error("cannot start: {0}")]
@@ -68,14 +73,16 @@ pub fn run(config: Config) -> Result<Exit, RunError> {
 
 async fn serve(mut config: Config) -> Result<Exit, RunError> {
     let mut signals = Signals::new()?;
-    let bootstrap = bind(config.listen).await?;
+    let admin_address = config.admin.listen;
+    let bootstrap = bind(config.listen, "--listen", admin_address).await?;
     config.listen = bootstrap.local_addr()?;
     let mut doors = vec![(bootstrap, Door::Bootstrap(config.listen.port()))];
     for port in config.broker_ports.clone() {
         let address = SocketAddr::new(config.listen.ip(), port);
-        doors.push((bind(address).await?, Door::Broker(port)));
+        let listener = bind(address, "--broker-ports", admin_address).await?;
+        doors.push((listener, Door::Broker(port)));
     }
-    let admin = bind(config.admin.listen).await?;
+    let admin = bind(admin_address, "--admin-listen", admin_address).await?;
     let address = admin.local_addr()?;
     tracing::info!(%address, "admin listens");
 
@@ -100,10 +107,24 @@ async fn serve(mut config: Config) -> Result<Exit, RunError> {
     Ok(drain(&shared, &mut signals).await)
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, RunError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|source| RunError::Bind { address, source })
+/// Binds what `flag` says; where that fails, looks whether another hapax is
+/// the reason, which would answer at the same admin address.
+async fn bind(address: SocketAddr, flag: &str, admin: SocketAddr) -> Result<TcpListener, RunError> {
+    let source = match TcpListener::bind(address).await {
+        Ok(listener) => return Ok(listener),
+        Err(source) => source,
+    };
+    let advice = match source.kind() {
+        ErrorKind::AddrInUse if client::is_up(admin).await => format!(
+            "another hapax is already running here (its admin page answers at {admin}); end it, or give this one other ports by --listen, --broker-ports and --admin-listen"
+        ),
+        kind => ports::advice(flag, address, kind),
+    };
+    Err(RunError::Bind {
+        address,
+        source,
+        advice,
+    })
 }
 
 /// Everything that sessions share, at its beginning.
@@ -133,25 +154,28 @@ fn share(config: Config) -> Shared {
     let events = Events::new(&metrics);
     let ip = config.listen.ip();
     let ports = std::iter::once(config.listen.port()).chain(config.broker_ports.clone());
-    let ours = ports.map(|port| SocketAddr::new(ip, port)).collect();
-    Shared::new(config, ledger, brokers, metrics, events, ours)
+    let own = Own::new(ip, ports);
+    Shared::new(config, ledger, brokers, metrics, events, own)
 }
 
 /// Takes connections at one port for ever.
 async fn accept(shared: Arc<Shared>, workers: Workers, listener: TcpListener, door: Door) {
+    let mut told: Option<Instant> = None;
     loop {
         let (client, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::error!(%error, port = door.port(), "cannot accept connections");
+                if told.is_none_or(|told| told.elapsed() >= ACCEPT_TOLD_EVERY) {
+                    told = Some(Instant::now());
+                    tracing::error!(%error, port = door.port(), "cannot accept connections");
+                }
                 time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
         let open = workers.connections();
         if open >= shared.config.limits.connections {
-            shared.metrics.limit_reached.with(Limit::Connections).inc();
-            tracing::debug!(%peer, open, "too many connections, client closed");
+            shared.too_many(open);
             continue;
         }
         shared.metrics.client_connections_accepted.inc();
@@ -179,21 +203,24 @@ async fn sweep(shared: Arc<Shared>) {
 /// be reached.
 async fn watch_upstream(shared: Arc<Shared>) {
     let mut ticks = ticks(PROBE_EVERY);
-    let mut told = false;
+    let mut told: Option<String> = None;
     loop {
         ticks.tick().await;
         match shared.probe().await {
             Ok(()) => {
-                if std::mem::take(&mut told) {
+                if told.take().is_some() {
                     tracing::info!("the upstream can be reached again");
                 }
             }
             Err(error) => {
-                if !std::mem::replace(&mut told, true) {
+                // Told again when the reason is another one.
+                let reason = error.to_string();
+                if told.as_ref() != Some(&reason) {
                     tracing::warn!(
-                        reason = %error,
-                        "the upstream cannot be reached; clients are closed until it can"
+                        reason,
+                        "the upstream cannot be reached; clients are closed until it can: hapax check --connect says more"
                     );
+                    told = Some(reason);
                 }
             }
         }
@@ -228,7 +255,13 @@ async fn drain(shared: &Shared, signals: &mut Signals) -> Exit {
     let open = || shared.metrics.client_connections.get();
     let timeout = shared.config.drain_timeout;
     shared.metrics.draining.set(1);
-    tracing::info!(connections = open(), ?timeout, "draining");
+    if open() > 0 {
+        tracing::info!(
+            connections = open(),
+            ?timeout,
+            "draining: clients are served until they hang up; a second signal ends at once"
+        );
+    }
     let deadline = time::sleep(timeout);
     tokio::pin!(deadline);
     while open() > 0 {

@@ -30,29 +30,6 @@ pub fn init(config: &LogConfig) {
     let _ = tracing::dispatcher::set_global_default(subscriber);
 }
 
-/// A level, or directives, as [`LogConfig::level`] keeps it.
-pub fn parse_level(text: &str) -> Result<String, LevelError> {
-    let bad = |_| LevelError(text.to_owned());
-    let known = |part: &&str| {
-        let level = part.rsplit('=').next().unwrap_or(part).to_ascii_lowercase();
-        LEVELS.contains(&&*level)
-    };
-    match text.split(',').find(|part| !known(part)) {
-        Some(_) => Err(LevelError(text.to_owned())),
-        None => EnvFilter::builder()
-            .parse(text)
-            .map(|_| text.to_owned())
-            .map_err(bad),
-    }
-}
-
-/// A level that does not exist.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "`{0}` is no log level: write error, warn, info, debug or trace, or directives such as info,hapax::session=debug"
-)]
-pub struct LevelError(String);
-
 #[derive(Clone, Copy)]
 enum Look {
     Json,
@@ -80,8 +57,6 @@ where
         Look::Colour => lines.with_ansi(true).finish().into(),
     }
 }
-
-const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 #[cfg(test)]
 mod tests {
@@ -148,8 +123,5 @@ mod tests {
     #[test]
     fn the_level_filters() {
         assert_eq!(lines_of(Look::Json, "error", record_gap), "");
-        assert_eq!(parse_level("loud"), Err(LevelError("loud".to_owned())));
-        assert!(parse_level("warn,hapax::session=debug").is_ok());
-        assert!(parse_level("INFO").is_ok());
     }
 }

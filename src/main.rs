@@ -7,40 +7,75 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use hapax::admin::client::{self, ClientError};
-use hapax::cli::{self, Cli, Command, RunArgs, VersionArgs};
-use hapax::config::Config;
+use hapax::cli::{self, Cli, Command, ConfigCommand, PrintArgs, RunArgs, VersionArgs};
+use hapax::config::settings::ConfigErrors;
+use hapax::config::{Config, document, schema};
 use hapax::metrics::{REVISION, RUSTC, VERSION};
-use hapax::{Exit, logging};
+use hapax::{Exit, check, logging};
 use serde_json::json;
 use tokio::runtime;
 
 fn main() -> ExitCode {
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
-        Err(error) => {
-            // Help and version are no errors, and go to standard output.
-            let code = if error.use_stderr() { USAGE } else { DONE };
-            let _ = error.print();
-            return ExitCode::from(code);
-        }
+        Err(error) => return unread(&error),
     };
     match command {
         Command::Run(args) => run(*args),
+        Command::Check(args) => ExitCode::from(check::command(*args, &mut io::stdout())),
+        Command::Wait(args) => ExitCode::from(check::wait(&args)),
+        Command::Config(args) => match args.command {
+            ConfigCommand::Print(args) => print_config(*args),
+            ConfigCommand::Schema => show(format!("{:#}\n", schema::schema()).as_bytes()),
+        },
         Command::Producers(args) => ask(async |out| client::producers(&args, out).await),
         Command::Events(args) => ask(async |out| client::events(&args, out).await),
+        Command::Explain(args) => args.run(),
+        Command::Completion(args) => show(&args.script()),
+        Command::Man => match cli::man() {
+            Ok(page) => show(&page),
+            Err(error) => fail(FAILED, &error),
+        },
         Command::Version(args) => version(&args),
     }
 }
 
-fn run(args: RunArgs) -> ExitCode {
-    logging::init(&args.log());
-    for name in cli::unknown_variables(env::vars_os().map(|(name, _)| name)) {
-        tracing::warn!(name, "unknown environment variable, see hapax run --help");
+/// A command line that is none, or asks for help.
+fn unread(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    let typed: Vec<_> = env::args_os().skip(1).collect();
+    match cli::variable_behind(error, &typed) {
+        Some(name) => fail(CONFIGURATION, &format!("the value is that of {name}")),
+        // Help and version are no errors, and go to standard output.
+        None if error.use_stderr() => ExitCode::from(USAGE),
+        None => ExitCode::from(DONE),
     }
-    let config = match args.into_config() {
+}
+
+fn run(args: RunArgs) -> ExitCode {
+    let (settings, errors) = args.settle();
+    let config = match errors.as_slice() {
+        [] => settings.config(),
+        _ => Err(errors.into()),
+    };
+    if let Err(errors @ ConfigErrors { usage: true, .. }) = &config {
+        return fail(USAGE, errors);
+    }
+    logging::init(&settings.log());
+    for variable in cli::unknown_variables(env::vars_os().map(|(name, _)| name)) {
+        let (name, nearest) = (variable.name, variable.nearest);
+        tracing::warn!(
+            name,
+            nearest,
+            "unknown environment variable, see hapax run --help"
+        );
+    }
+    let config = match config {
         Ok(config) => config,
-        Err(error) => {
-            tracing::error!(%error, "configuration is not valid");
+        Err(ConfigErrors { errors, .. }) => {
+            for error in errors {
+                tracing::error!(%error, "configuration is not valid");
+            }
             return ExitCode::from(CONFIGURATION);
         }
     };
@@ -66,6 +101,7 @@ fn banner(config: &Config) {
     tracing::info!(
         version = VERSION,
         revision = REVISION,
+        config = config.settings.file(),
         upstream = upstream.join(","),
         listen = %config.listen,
         broker_ports = %format_args!(
@@ -80,6 +116,40 @@ fn banner(config: &Config) {
     );
 }
 
+/// Shows what can be read even where it makes no sense together; then says so.
+fn print_config(args: PrintArgs) -> ExitCode {
+    for variable in cli::unknown_variables(env::vars_os().map(|(name, _)| name)) {
+        let nearest = variable
+            .nearest
+            .map(|name| format!(": did you mean {name}?"));
+        let (name, nearest) = (variable.name, nearest.unwrap_or_default());
+        eprintln!("hapax: warning: {name} is no variable of hapax{nearest}");
+    }
+    let (settings, errors) = args.run.settle();
+    if !errors.is_empty() {
+        return fail(CONFIGURATION, &ConfigErrors::from(errors));
+    }
+    let done = show(document::effective(&settings, args.origins).as_bytes());
+    match settings.config() {
+        Ok(_) => done,
+        Err(errors) => fail(CONFIGURATION, &errors),
+    }
+}
+
+fn show(text: &[u8]) -> ExitCode {
+    // Whoever closed the output does not want it.
+    let _ = io::stdout().write_all(text);
+    ExitCode::from(DONE)
+}
+
+/// Says what is wrong, a line each.
+fn fail(code: u8, error: &impl ToString) -> ExitCode {
+    for line in error.to_string().lines() {
+        eprintln!("hapax: {line}");
+    }
+    ExitCode::from(code)
+}
+
 fn ask(command: impl AsyncFnOnce(&mut io::Stdout) -> Result<(), ClientError>) -> ExitCode {
     let asked = runtime::Builder::new_current_thread()
         .enable_all()
@@ -92,8 +162,7 @@ fn ask(command: impl AsyncFnOnce(&mut io::Stdout) -> Result<(), ClientError>) ->
         Ok(Err(error)) => anyhow::Error::from(error),
         Err(error) => error,
     };
-    eprintln!("hapax: {error:#}");
-    ExitCode::from(FAILED)
+    fail(FAILED, &format!("{error:#}"))
 }
 
 fn version(args: &VersionArgs) -> ExitCode {
@@ -102,9 +171,7 @@ fn version(args: &VersionArgs) -> ExitCode {
     } else {
         format!("hapax {VERSION} (revision {REVISION}, rustc {RUSTC})")
     };
-    // Whoever closed the output does not want it.
-    let _ = writeln!(io::stdout(), "{line}");
-    ExitCode::from(DONE)
+    show(format!("{line}\n").as_bytes())
 }
 
 const DONE: u8 = 0;

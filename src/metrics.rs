@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use prometheus::process_collector::ProcessCollector;
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, TextEncoder,
@@ -112,8 +111,12 @@ impl Metrics {
     /// All metrics, with at most `max_topics` topics named.
     pub fn new(max_topics: usize) -> Arc<Self> {
         let registry = Registry::new();
+        // The crate reads /proc, which other systems do not have.
+        #[cfg(target_os = "linux")]
         registry
-            .register(Box::new(ProcessCollector::for_self()))
+            .register(Box::new(
+                prometheus::process_collector::ProcessCollector::for_self(),
+            ))
             .expect(REGISTERED_ONCE);
         Arc::new(Self::register(registry, max_topics))
     }

@@ -16,10 +16,11 @@ mod route;
 mod settle;
 mod shared;
 mod telling;
+mod told;
 mod topics;
 
 use crate::ids::{NodeId, ProducerId};
-use crate::ledger::{Link, Producer, Realm};
+use crate::ledger::{Hasher, Link, Producer, Realm};
 use crate::metrics::{DisconnectCause, Presence, Side};
 use crate::window::Time;
 use end::{End, ORPHAN_PATIENCE};
@@ -109,7 +110,7 @@ struct Session {
     /// The host that clients are told for every broker.
     advertised: Arc<str>,
     topics: TopicCache,
-    producers: HashMap<ProducerId, Arc<Producer>>,
+    producers: HashMap<ProducerId, Arc<Producer>, Hasher>,
     scratch: Scratch,
 
     client_eof: bool,
@@ -142,14 +143,7 @@ async fn open(
 ) -> Option<(Box<Session>, shared::Registered)> {
     let info = Arc::new(Info::new(&client, door));
     let registered = shared::Registered::new(&shared, &info);
-    let mut first = [0; 1];
-    let patience = shared.config.timeouts.first_request;
-    let cause = match tokio::time::timeout(patience, client.peek(&mut first)).await {
-        Ok(Ok(1..)) => None,
-        Ok(_) => Some(DisconnectCause::Client),
-        Err(_) => Some(DisconnectCause::Idle),
-    };
-    if let Some(cause) = cause {
+    if let Err(cause) = first_request(&shared, &client).await {
         shared.disconnected(cause);
         return None;
     }
@@ -160,58 +154,78 @@ async fn open(
     let upstream = match shared.dial(&target).await {
         Ok(upstream) => upstream,
         Err(error) => {
-            shared.cannot_dial(&target, &error);
+            shared.cannot_dial(&target, info.client, &error);
             shared.disconnected(DisconnectCause::Upstream);
             return None;
         }
     };
     info.connected(target.node, &upstream);
-    let advertised = shared.advertised(&client);
-    let loopback = client
-        .local_addr()
-        .is_ok_and(|a| a.ip().to_canonical().is_loopback());
-    let authentication = Authentication::new(loopback);
-    let now = Instant::now();
-    let session = Session {
-        realm: shared.ledger.realm(&authentication.identity()),
-        link: shared.ledger.link(),
-        time: shared.ledger.time(now.into_std()),
-        info,
-        client,
-        upstream,
-        node: target.node,
-        inbox: Vec::new(),
-        inbox_wanted: 0,
-        request: RequestStage::Head,
-        blocked: None,
-        held: None,
-        collecting: None,
-        to_upstream: Outbox::default(),
-        quiet: Vec::new(),
-        mail: Vec::new(),
-        mail_wanted: 0,
-        reply: ReplyStage::Head,
-        to_client: Outbox::default(),
-        pipeline: Pipeline::default(),
-        tickets: VecDeque::new(),
-        authentication,
-        advertised,
-        topics: TopicCache::default(),
-        producers: HashMap::new(),
-        scratch: Scratch::default(),
-        client_eof: false,
-        upstream_shut: false,
-        heard: now,
-        taken: now,
-        orphan: None,
-        now,
-        timer: None,
-        shared,
-    };
+    let session = Session::new(shared, info, client, upstream, target.node);
     Some((Box::new(session), registered))
 }
 
+/// Waits until the client says something.
+async fn first_request(shared: &Shared, client: &TcpStream) -> Result<(), DisconnectCause> {
+    let patience = shared.config.timeouts.first_request;
+    match tokio::time::timeout(patience, client.peek(&mut [0])).await {
+        Ok(Ok(1..)) => Ok(()),
+        Ok(_) => Err(DisconnectCause::Client),
+        Err(_) => Err(DisconnectCause::Idle),
+    }
+}
+
 impl Session {
+    fn new(
+        shared: Arc<Shared>,
+        info: Arc<Info>,
+        client: TcpStream,
+        upstream: TcpStream,
+        node: Option<NodeId>,
+    ) -> Self {
+        let advertised = shared.advertised(&client);
+        let loopback = client
+            .local_addr()
+            .is_ok_and(|a| a.ip().to_canonical().is_loopback());
+        let authentication = Authentication::new(loopback);
+        let now = Instant::now();
+        Self {
+            realm: shared.ledger.realm(&authentication.identity()),
+            link: shared.ledger.link(),
+            time: shared.ledger.time(now.into_std()),
+            info,
+            client,
+            upstream,
+            node,
+            inbox: Vec::new(),
+            inbox_wanted: 0,
+            request: RequestStage::Head,
+            blocked: None,
+            held: None,
+            collecting: None,
+            to_upstream: Outbox::default(),
+            quiet: Vec::new(),
+            mail: Vec::new(),
+            mail_wanted: 0,
+            reply: ReplyStage::Head,
+            to_client: Outbox::default(),
+            pipeline: Pipeline::default(),
+            tickets: VecDeque::new(),
+            authentication,
+            advertised,
+            topics: TopicCache::default(),
+            producers: HashMap::default(),
+            scratch: Scratch::default(),
+            client_eof: false,
+            upstream_shut: false,
+            heard: now,
+            taken: now,
+            orphan: None,
+            now,
+            timer: None,
+            shared,
+        }
+    }
+
     async fn run(mut self: Box<Self>) {
         let gauge = self.shared.metrics.upstream_connections_of(self.node);
         let _connected = Presence::of(&gauge);
@@ -229,22 +243,18 @@ impl Session {
 
     /// Moves what can be moved, both ways.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        // The runtime ends a long run of turns before the time can matter.
+        self.look_at_clock();
         loop {
-            self.now = Instant::now();
-            self.time = self.shared.ledger.time(self.now.into_std());
-            let turned = self.turn(cx);
-            let in_flight = self.pipeline.len();
-            self.info.in_flight.store(in_flight, Ordering::Relaxed);
-            match turned {
+            match self.turn(cx) {
                 Ok(true) => {}
                 Ok(false) => match self.poll_timer(cx) {
                     Poll::Pending => {
-                        self.info
-                            .in_flight
-                            .store(self.pipeline.len(), Ordering::Relaxed);
+                        let in_flight = self.pipeline.len();
+                        self.info.in_flight.store(in_flight, Ordering::Relaxed);
                         return Poll::Pending;
                     }
-                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Ok(())) => self.look_at_clock(),
                     Poll::Ready(Err(end)) => return Poll::Ready(end),
                 },
                 Err(End::ClientLost(error)) if self.orphan.is_none() => {
@@ -259,6 +269,11 @@ impl Session {
                 Err(end) => return Poll::Ready(end),
             }
         }
+    }
+
+    fn look_at_clock(&mut self) {
+        self.now = Instant::now();
+        self.time = self.shared.ledger.time(self.now.into_std());
     }
 
     /// One turn of both directions. Returns whether anything moved.

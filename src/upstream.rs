@@ -3,8 +3,10 @@
 
 mod brokers;
 mod dial;
+mod own;
 mod probe;
 
-pub use brokers::{Brokers, Learned, Target};
-pub use dial::{DialError, dial};
-pub use probe::{ProbeError, ask};
+pub use brokers::{Broker, Brokers, Learned, Target};
+pub use dial::{DialError, connect, dial, resolve};
+pub use own::Own;
+pub use probe::{Conversation, ProbeError, ask, explain, of_upstream};

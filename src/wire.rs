@@ -12,6 +12,7 @@ pub mod batch;
 mod cursor;
 pub mod frame;
 pub mod header;
+pub mod metadata;
 pub mod produce;
 pub mod sasl;
 pub mod schema;

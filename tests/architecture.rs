@@ -12,15 +12,17 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["hapax"]),
     ("lib", &["listen"]),
-    ("cli", &["config", "logging", "metrics"]),
+    ("cli", &["config", "explain", "metrics"]),
     ("config", &["ids"]),
     ("logging", &["config"]),
     ("ids", &[]),
+    ("ports", &[]),
     ("window", &["ids"]),
     ("wire", &["ids"]),
     ("ledger", &["ids", "window"]),
     ("metrics", &["ids"]),
-    ("events", &["ids", "metrics"]),
+    ("explain", &[]),
+    ("events", &["explain", "ids", "metrics"]),
     ("upstream", &["config", "ids", "wire"]),
     (
         "session",
@@ -36,10 +38,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "check",
+        &["admin", "cli", "config", "ids", "ports", "upstream", "wire"],
+    ),
+    (
         "listen",
         &[
-            "admin", "config", "events", "ledger", "metrics", "session", "upstream", "window",
-            "workers",
+            "admin", "config", "events", "ledger", "metrics", "ports", "session", "upstream",
+            "window", "workers",
         ],
     ),
 ];

@@ -1,11 +1,14 @@
-//! The binary as a user meets it: exit codes, precedence, the commands that
-//! ask a running hapax.
+//! The binary as a user meets it: exit codes, what it says where something is
+//! wrong, the commands that ask a running hapax, completion and manual page.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Output, Stdio};
 
+use clap::CommandFactory;
+use hapax::cli::Cli;
+use hapax::config::keys::KEYS;
 use serde_json::Value;
 
 fn hapax(arguments: &str) -> Command {
@@ -67,13 +70,19 @@ impl Drop for Running {
 #[test]
 fn usage_errors_exit_64_and_help_exits_0() {
     check("", 64, "Usage:");
-    check("run", 64, "--upstream");
+    check(
+        "run",
+        64,
+        "--upstream, HAPAX_UPSTREAM, or upstream.bootstrap",
+    );
     check("run --upstream kafka", 64, "`kafka` has no port");
     check("run --upstream a:1 --sequence-ttl 5", 64, "`5` is no time");
     check("fly", 64, "unrecognized subcommand");
     check("--help", 0, "Run the proxy");
     check("run --help", 0, "HAPAX_SEQUENCE_TTL");
     check("--version", 0, env!("CARGO_PKG_VERSION"));
+    check("config", 64, "Usage:");
+    check("completion ksh", 64, "possible values: bash");
 }
 
 #[test]
@@ -91,27 +100,59 @@ fn configuration_errors_exit_78_with_the_value_and_the_way_out() {
 }
 
 #[test]
-fn a_flag_wins_over_its_environment_variable_and_that_over_the_default() {
-    let bad = "1025";
-    let variable = "HAPAX_SEQUENCE_WINDOW_BATCHES";
-    let run = "run --upstream a:1";
-    expect(&hapax(run).env(variable, bad).output().unwrap(), 78, bad);
-    let flag = format!("{run} --sequence-window-batches 1026");
-    expect(
-        &hapax(&flag).env(variable, bad).output().unwrap(),
-        78,
-        "1026",
-    );
+fn an_error_in_a_variable_names_it_and_exits_78() {
+    for (variable, value, said) in [
+        ("HAPAX_SEQUENCE_SHIELD45", "perhaps", "`perhaps` is neither"),
+        ("HAPAX_SEQUENCE_TTL", "5", "`5` is no time"),
+        ("HAPAX_UPSTREAM", "a:1,b", "`b` has no port"),
+        ("HAPAX_MODE", "absorbs", "did you mean absorb?"),
+        (
+            "HAPAX_WORKERS",
+            "1025",
+            "workers is 1025 (environment HAPAX_WORKERS)",
+        ),
+        (
+            "HAPAX_CONFIG",
+            "/no/such/file",
+            "/no/such/file: the configuration file cannot be read",
+        ),
+    ] {
+        let output = hapax("run").env(variable, value).output().unwrap();
+        expect(&output, 78, said);
+        if variable != "HAPAX_CONFIG" {
+            expect(&output, 78, variable);
+        }
+    }
     let own = hapax("run")
         .env("HAPAX_UPSTREAM", "127.0.0.1:19092")
         .output();
-    expect(&own.unwrap(), 78, "is hapax itself");
-    let shield = "HAPAX_SEQUENCE_SHIELD45";
     expect(
-        &hapax(run).env(shield, "perhaps").output().unwrap(),
-        64,
-        "perhaps",
+        &own.unwrap(),
+        78,
+        "is hapax itself: give the address of the cluster",
     );
+}
+
+#[test]
+fn a_variable_of_another_command_is_named_too_unless_its_flag_is_typed() {
+    let asked = |arguments| {
+        let mut command = hapax(arguments);
+        command.env("HAPAX_ADMIN", "nowhere").output().unwrap()
+    };
+    expect(&asked("producers"), 78, "the value is that of HAPAX_ADMIN");
+    let typed = asked("producers --admin nowhere");
+    expect(&typed, 64, "`nowhere` has no port");
+    assert!(!String::from_utf8_lossy(&typed.stderr).contains("HAPAX_ADMIN"));
+}
+
+#[test]
+fn an_empty_variable_is_as_one_that_is_not_set() {
+    let output = hapax("config print --origins --upstream a:1")
+        .env("HAPAX_MODE", "")
+        .env("HAPAX_CONFIG", "")
+        .output()
+        .unwrap();
+    expect(&output, 0, "mode: absorb  # default");
 }
 
 #[test]
@@ -123,12 +164,30 @@ fn an_unknown_variable_is_a_warning_and_those_of_a_service_are_not() {
         .env("HAPAX_PORT_19092_TCP_ADDR", "10.0.0.1")
         .output()
         .unwrap();
-    expect(&output, 78, r#""name":"HAPAX_UPSTREAMS""#);
+    expect(
+        &output,
+        78,
+        r#""name":"HAPAX_UPSTREAMS","nearest":"HAPAX_UPSTREAM""#,
+    );
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(
         text.matches("unknown environment variable").count(),
         1,
         "{text}"
+    );
+}
+
+#[test]
+fn config_print_warns_of_an_unknown_variable_too() {
+    let output = hapax("config print --upstream a:1")
+        .env("HAPAX_LOGLEVEL", "debug")
+        .env("HAPAX_SERVICE_HOST", "10.0.0.1")
+        .output()
+        .unwrap();
+    expect(&output, 0, "bootstrap: [a:1]");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "hapax: warning: HAPAX_LOGLEVEL is no variable of hapax: did you mean HAPAX_LOG_LEVEL?\n"
     );
 }
 
@@ -163,4 +222,90 @@ fn the_commands_ask_a_running_hapax() {
     check(&format!("events --admin {admin}"), 0, "");
     check("version", 0, "hapax 0");
     check("version --json", 0, r#""revision":"#);
+}
+
+/// Every flag that some command has.
+fn flags() -> Vec<String> {
+    fn of(command: &clap::Command, found: &mut Vec<String>) {
+        let flags = command.get_arguments().filter_map(clap::Arg::get_long);
+        found.extend(flags.map(str::to_owned));
+        command.get_subcommands().for_each(|own| of(own, found));
+    }
+    let mut found = Vec::new();
+    let mut command = Cli::command();
+    command.build();
+    of(&command, &mut found);
+    assert!(found.len() > KEYS.len());
+    found
+}
+
+/// Gives text to a command and wants it content and silent.
+fn feed(program: &str, arguments: &[&str], text: &[u8]) -> String {
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{program}: {error} (tests/run install)"));
+    let mut stdin = child.stdin.take().unwrap();
+    let text = text.to_vec();
+    let writer = std::thread::spawn(move || stdin.write_all(&text));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && error.is_empty(),
+        "{program}: {error}"
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn completions_know_every_flag() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = hapax(&format!("completion {shell}")).output().unwrap();
+        expect(&output, 0, "hapax");
+        let script = String::from_utf8(output.stdout).unwrap();
+        for flag in flags() {
+            // Fish writes `-l flag`.
+            let known =
+                script.contains(&format!("--{flag}")) || script.contains(&format!("-l {flag} "));
+            assert!(known, "{shell}: {flag}");
+        }
+    }
+}
+
+#[test]
+fn bash_loads_its_completion_and_completes() {
+    let script = hapax("completion bash").output().unwrap().stdout;
+    let typed = "\nCOMP_WORDS=(hapax run --sequence-w); COMP_CWORD=2; \
+                 _hapax hapax --sequence-w run; printf '%s\\n' \"${COMPREPLY[@]}\"\n";
+    let script = [&script, typed.as_bytes()].concat();
+    let completed = feed("bash", &["--norc", "-eu"], &script);
+    assert_eq!(completed, "--sequence-window-batches\n");
+}
+
+#[test]
+fn the_manual_page_renders_and_names_every_flag() {
+    let page = hapax("man").output().unwrap().stdout;
+    // Its style is clap's; errors are ours.
+    let warnings = feed("mandoc", &["-T", "lint", "-W", "error"], &page);
+    assert_eq!(warnings, "");
+    let shown = feed("mandoc", &["-T", "utf8", "-O", "width=200"], &page);
+    // Bold is struck over.
+    let mut plain = String::new();
+    for c in shown.chars() {
+        match c {
+            '\u{8}' => drop(plain.pop()),
+            c => plain.push(c),
+        }
+    }
+    for flag in flags() {
+        assert!(plain.contains(&format!("--{flag}")), "{flag}: {plain}");
+    }
+    for key in KEYS {
+        assert!(plain.contains(&key.variable()), "{}", key.path);
+    }
+    assert!(plain.contains("HOST:PORT,..."));
 }

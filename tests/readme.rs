@@ -9,8 +9,12 @@ use hapax::metrics::Metrics;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn readme() -> String {
+    file("README.md")
+}
+
+fn file(path: &str) -> String {
     let root = env!("CARGO_MANIFEST_DIR");
-    std::fs::read_to_string(format!("{root}/README.md")).unwrap()
+    std::fs::read_to_string(format!("{root}/{path}")).unwrap()
 }
 
 /// Labels by metric, from the table of the README.
@@ -55,4 +59,41 @@ fn the_metrics_table_is_that_of_the_code() {
     let (documented, exported) = (documented(), exported());
     assert!(documented.len() > 30, "the table is not where it was");
     assert_eq!(documented, exported);
+}
+
+#[test]
+fn the_experiments_are_quoted_as_they_were_printed() {
+    let readme = readme();
+    let (_, rest) = readme.split_once("<!-- experiments:begin -->\n").unwrap();
+    let (quoted, _) = rest.split_once("<!-- experiments:end -->").unwrap();
+    let printed = file("tests/results/experiments.md");
+    assert_eq!(quoted, printed, "run `tests/run experiments`");
+    for n in 1..=5 {
+        let heading = format!("\n### {n}. ");
+        assert_eq!(printed.matches(&heading).count(), 1, "experiment {n}");
+    }
+}
+
+#[test]
+fn the_rows_on_errors_are_those_of_hapax_explain() {
+    let readme = readme();
+    let (_, section) = readme.split_once("## When something is wrong").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section
+        .lines()
+        .filter(|row| row.starts_with("| ") && row.contains('`'));
+    let mut seen = 0;
+    for row in rows {
+        let code = row[2..].split(' ').next().unwrap();
+        let entry = hapax::explain::find(code).unwrap();
+        let expected = format!(
+            "| {code} `{}` | {} | {} |",
+            entry.name,
+            entry.says,
+            entry.hint()
+        );
+        assert_eq!(row, expected);
+        seen += 1;
+    }
+    assert!(seen >= 10, "{seen}");
 }

@@ -1,9 +1,10 @@
 //! The commands that ask a running hapax.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::net::SocketAddr;
-use std::time::Duration;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
@@ -14,10 +15,10 @@ use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::ProducerRow;
-use crate::cli::{EventsArgs, ProducersArgs};
+use crate::cli::{EventsArgs, ProducersArgs, WaitArgs};
 use crate::config::HostPort;
 
 /// Prints the producers of a running hapax.
@@ -38,12 +39,13 @@ pub async fn producers(args: &ProducersArgs, out: &mut impl Write) -> Result<(),
 /// Prints the events of a running hapax, and goes on when told to follow.
 pub async fn events(args: &EventsArgs, out: &mut impl Write) -> Result<(), ClientError> {
     let admin = &args.client.admin;
+    let mut printer = Printer::new(args.client.json);
     if args.follow {
-        return follow(admin, args.client.json, out).await;
+        return follow(admin, &mut printer, out).await;
     }
     let EventList { events } = fetch(admin, "/api/v1/events").await?;
     for event in &events {
-        print(event, args.client.json, out)?;
+        printer.print(event, out)?;
     }
     if events.is_empty() && !args.client.json && io::stderr().is_terminal() {
         eprintln!("no events yet");
@@ -109,7 +111,11 @@ struct EventList {
     events: Vec<Value>,
 }
 
-async fn follow(admin: &HostPort, json: bool, out: &mut impl Write) -> Result<(), ClientError> {
+async fn follow(
+    admin: &HostPort,
+    printer: &mut Printer,
+    out: &mut impl Write,
+) -> Result<(), ClientError> {
     let mut stream = request(admin, "/api/v1/events", "text/event-stream").await?;
     let mut lines = Vec::new();
     while let Some(frame) = stream.body_mut().frame().await {
@@ -125,7 +131,7 @@ async fn follow(admin: &HostPort, json: bool, out: &mut impl Write) -> Result<()
         for line in String::from_utf8_lossy(&complete).lines() {
             if let Some(data) = line.strip_prefix("data: ") {
                 let event = serde_json::from_str(data).map_err(|error| broken(admin, error))?;
-                print(&event, json, out)?;
+                printer.print(&event, out)?;
             } else if let Some(missed) = line.strip_prefix(": dropped ") {
                 eprintln!("{missed} events missed");
             }
@@ -144,7 +150,122 @@ async fn fetch<T: for<'de> Deserialize<'de>>(
     serde_json::from_slice(&body).map_err(|error| broken(admin, error))
 }
 
+/// Whether a hapax has bound all of its ports, or is ready for clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// `/startupz`.
+    Started,
+    /// `/readyz`.
+    Ready,
+}
+
+/// Waits until a running hapax is up. Tries at once, then ever more seldom up
+/// to a second, and says in the end why it was in vain.
+pub async fn wait(args: &WaitArgs) -> Result<(), WaitError> {
+    let wanted = match args.ready {
+        true => Wanted::Ready,
+        false => Wanted::Started,
+    };
+    let started = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let left = args.max.saturating_sub(started.elapsed());
+        let asked = timeout(left.max(ONE_TRY), probe(&args.admin, wanted)).await;
+        let reason = match asked {
+            Ok(Ok(None)) => return Ok(()),
+            Ok(Ok(Some(reason))) => format!("hapax at {} says: {reason}", args.admin),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("{} does not answer", args.admin),
+        };
+        if started.elapsed() + pause >= args.max {
+            return Err(WaitError {
+                max: args.max,
+                reason,
+            });
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+}
+
+/// A hapax that is not up in time.
+#[derive(Debug, thiserror::Error)]
+#[error("not up after {max:?}: {reason}")]
+pub struct WaitError {
+    max: Duration,
+    reason: String,
+}
+
+/// Whether a hapax answers at an admin address; `false` where another program
+/// does, or nobody in a short time.
+pub async fn is_up(admin: SocketAddr) -> bool {
+    // Whoever is bound to every address answers on loopback too.
+    let host = match admin.ip() {
+        ip if ip.is_unspecified() && ip.is_ipv6() => Ipv6Addr::LOCALHOST.to_string(),
+        ip if ip.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
+        ip => ip.to_string(),
+    };
+    let port = admin.port();
+    let asked = timeout(ONE_TRY, probe(&HostPort { host, port }, Wanted::Started)).await;
+    asked.is_ok_and(|asked| asked.is_ok())
+}
+
+/// Asks one of the probes; `Some` says why it fails.
+pub async fn probe(admin: &HostPort, wanted: Wanted) -> Result<Option<String>, ClientError> {
+    let path = match wanted {
+        Wanted::Started => "/startupz",
+        Wanted::Ready => "/readyz",
+    };
+    let response = send(admin, path, "application/json").await?;
+    let passes = response.status().is_success();
+    let body = body(admin, response).await?;
+    let health: Health = serde_json::from_slice(&body).map_err(|error| broken(admin, error))?;
+    let reasons: Vec<_> = health.reasons.iter().map(|r| &*r.message).collect();
+    Ok((!passes).then(|| match reasons.is_empty() {
+        true => "it does not say why".to_owned(),
+        false => printable(&reasons.join("; ")),
+    }))
+}
+
+/// What a probe answers; no other program's answer reads like it.
+#[derive(Deserialize)]
+struct Health {
+    #[serde(rename = "started")]
+    _started: bool,
+    #[serde(rename = "live")]
+    _live: bool,
+    #[serde(rename = "ready")]
+    _ready: bool,
+    reasons: Vec<Reason>,
+}
+
+#[derive(Deserialize)]
+struct Reason {
+    message: String,
+}
+
 async fn request(
+    admin: &HostPort,
+    path: &str,
+    accept: &str,
+) -> Result<Response<Incoming>, ClientError> {
+    let response = send(admin, path, accept).await?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let body = body(admin, response).await?;
+    let sentence = serde_json::from_slice::<Value>(&body)
+        .ok()
+        .and_then(|body| body["error"].as_str().map(str::to_owned));
+    Err(ClientError::Refused {
+        admin: admin.clone(),
+        status: status.as_u16(),
+        sentence: sentence.unwrap_or_else(|| "it does not say why".to_owned()),
+    })
+}
+
+async fn send(
     admin: &HostPort,
     path: &str,
     accept: &str,
@@ -160,23 +281,10 @@ async fn request(
         .header(header::ACCEPT, accept)
         .body(Empty::<Bytes>::new())
         .map_err(|error| broken(admin, error))?;
-    let response = timeout(ANSWER_WAIT, sender.send_request(request))
+    timeout(ANSWER_WAIT, sender.send_request(request))
         .await
         .map_err(|error| broken(admin, error))?
-        .map_err(|error| broken(admin, error))?;
-    let status = response.status();
-    if status.is_success() {
-        return Ok(response);
-    }
-    let body = body(admin, response).await?;
-    let sentence = serde_json::from_slice::<Value>(&body)
-        .ok()
-        .and_then(|body| body["error"].as_str().map(str::to_owned));
-    Err(ClientError::Refused {
-        admin: admin.clone(),
-        status: status.as_u16(),
-        sentence: sentence.unwrap_or_else(|| "it does not say why".to_owned()),
-    })
+        .map_err(|error| broken(admin, error))
 }
 
 async fn connect(admin: &HostPort) -> Result<(TcpStream, SocketAddr), ClientError> {
@@ -212,12 +320,45 @@ fn broken(
     }
 }
 
-fn print(event: &Value, json: bool, out: &mut impl Write) -> io::Result<()> {
-    if json {
-        writeln!(out, "{event}")
-    } else {
-        writeln!(out, "{}", event_line(event))
+/// Prints events, and behind the first of each kind what it means.
+struct Printer {
+    json: bool,
+    /// Kinds whose meaning was printed; as bounded as hapax's kinds are.
+    explained: HashSet<String>,
+}
+
+impl Printer {
+    fn new(json: bool) -> Self {
+        Self {
+            json,
+            explained: HashSet::new(),
+        }
     }
+
+    fn print(&mut self, event: &Value, out: &mut impl Write) -> io::Result<()> {
+        if self.json {
+            return writeln!(out, "{event}");
+        }
+        writeln!(out, "{}", event_line(event))?;
+        let Some(name) = event["explain"].as_str() else {
+            return Ok(());
+        };
+        if self.explained.len() < KINDS_MAX && self.explained.insert(name.to_owned()) {
+            writeln!(out, "{}", meaning(event, name))?;
+        }
+        Ok(())
+    }
+}
+
+/// What a kind of event means, what to do, and where to read on.
+fn meaning(event: &Value, name: &str) -> String {
+    let text = |key: &str| printable(event[key].as_str().unwrap_or_default());
+    format!(
+        "    {}\n    {}\n    More: hapax explain {}",
+        text("sentence"),
+        text("hint"),
+        printable(name)
+    )
 }
 
 /// `2026-11-29T18:21:03.250Z gap (never_seen) orders-0 producer_id=7 …`.
@@ -285,7 +426,7 @@ fn table(producers: &[ProducerRow]) -> String {
 }
 
 /// What a client calls itself may hold what moves a terminal's cursor.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
             let escaped = c.is_control().then(|| c.escape_unicode());
@@ -318,6 +459,13 @@ const EVENT_FIELDS: [&str; 9] = [
     "transactional_id",
     "detail",
 ];
+/// The first pause of who waits, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
+/// What one try may take at least, however little time is left.
+const ONE_TRY: Duration = Duration::from_secs(1);
+/// More kinds of events than there will be.
+const KINDS_MAX: usize = 100;
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 /// Ten thousand rows with the longest names stay below it.
@@ -349,6 +497,31 @@ mod tests {
             "\
 PRODUCER  EPOCH  PARTITION  SEQUENCE  OFFSET  ABSORBED  GAPS  AGE  CLIENT        TRANSACTIONAL
 7         0      orders-3   41        1041    2         0     1s   app\\u{1b}[2J  -
+"
+        );
+    }
+
+    #[test]
+    fn what_a_kind_of_event_means_is_said_once() {
+        let event = json!({
+            "time": "T", "event": "overlap", "sentence": "It says.", "hint": "Do\nthis.",
+            "explain": "overlap",
+        });
+        let older = json!({ "time": "T", "event": "gap" });
+        let mut said = Vec::new();
+        let mut printer = Printer::new(false);
+        for event in [&event, &older, &event] {
+            printer.print(event, &mut said).unwrap();
+        }
+        assert_eq!(
+            String::from_utf8(said).unwrap(),
+            "\
+T overlap
+    It says.
+    Do\\u{a}this.
+    More: hapax explain overlap
+T gap
+T overlap
 "
         );
     }

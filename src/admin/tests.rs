@@ -65,6 +65,13 @@ impl View for Fixed {
         }]
     }
 
+    fn config(&self) -> ConfigPage {
+        ConfigPage {
+            config: json!({ "workers": 3 }),
+            origins: json!({ "workers": "flag --workers" }),
+        }
+    }
+
     fn refresh_gauges(&self) {
         if let Some(metrics) = &*self.metrics.lock().unwrap() {
             metrics.windows.set(42);
@@ -249,6 +256,9 @@ async fn lists_are_json_and_bounded() {
     assert_eq!(connections["connections"][0]["in_flight"], 1);
     let brokers = world.json("/api/v1/brokers").await;
     assert_eq!(brokers["brokers"][0]["port"], 19_093);
+    let config = world.json("/api/v1/config").await;
+    assert_eq!(config["config"]["workers"], 3);
+    assert_eq!(config["origins"]["workers"], "flag --workers");
     let (_, index) = world.ask("GET /", LOCAL).await;
     for path in OPEN_PATHS.iter().chain(&API_PATHS) {
         assert!(index.contains(path), "{path}");
@@ -307,6 +317,7 @@ async fn a_host_that_a_web_page_can_own_gets_metrics_and_probes_only() {
     };
     let evil = "Host: evil.example:9180\r\n";
     assert_eq!(world.status("GET /api/v1/producers", evil).await, 403);
+    assert_eq!(world.status("GET /api/v1/config", evil).await, 403);
     assert_eq!(world.status("GET /", evil).await, 403);
     assert_eq!(world.status("GET /livez", evil).await, 200);
     assert_eq!(world.status("GET /metrics", evil).await, 200);
@@ -468,13 +479,21 @@ async fn the_follow_command_prints_each_event_as_it_happens() {
     };
     let (lines, mut printed) = tokio::sync::mpsc::unbounded_channel();
     let command = tokio::spawn(async move { client::events(&args, &mut Lines(lines)).await });
-    for _ in 0..3 {
-        world.record(1);
-        let mut line = String::new();
-        while !line.ends_with('\n') {
-            line.push_str(&printed.recv().await.unwrap());
+    let mut printed_next = async || {
+        let mut text = String::new();
+        while !text.ends_with('\n') {
+            text.push_str(&printed.recv().await.unwrap());
         }
+        text
+    };
+    for first in [true, false, false] {
+        world.record(1);
+        let line = printed_next().await;
         assert!(line.ends_with("Z gap (never_seen)\n"), "{line}");
+        if first {
+            let meaning = printed_next().await;
+            assert!(meaning.ends_with("hapax explain never_seen\n"), "{meaning}");
+        }
     }
     drop(printed);
     world.record(1);

@@ -1,6 +1,6 @@
 //! What the admin server shows of the proxy.
 
-use super::{BrokerRow, ConnectionRow, Health, ProducerRow, Reason, View};
+use super::{BrokerRow, ConfigPage, ConnectionRow, Health, ProducerRow, Reason, View};
 
 use crate::session::{Info, Shared};
 use crate::window::Time;
@@ -128,6 +128,14 @@ impl View for ProxyView {
                 present: !broker.vanished,
             })
             .collect()
+    }
+
+    fn config(&self) -> ConfigPage {
+        let settings = &self.shared.config.settings;
+        ConfigPage {
+            config: settings.to_json(),
+            origins: settings.origins(),
+        }
     }
 
     fn refresh_gauges(&self) {

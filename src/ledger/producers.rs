@@ -1,8 +1,8 @@
 //! What is known of a producer id across its partitions.
 
+use super::Map;
 use crate::ids::{Epoch, ProducerId};
 use crate::window::Time;
-use dashmap::DashMap;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -113,14 +113,14 @@ impl Producer {
 /// Every known producer id, up to a limit.
 pub(super) struct Producers {
     limit: usize,
-    map: DashMap<ProducerId, Arc<Producer>>,
+    map: Map<ProducerId, Arc<Producer>>,
 }
 
 impl Producers {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit,
-            map: DashMap::new(),
+            map: Map::default(),
         }
     }
 

@@ -4,8 +4,8 @@
 //! answers say which id a name has. A name that gets another id, and an id
 //! that the cluster no longer knows, get a new key: their windows start empty.
 
+use super::Map;
 use crate::ids::{TopicId, TopicKey};
-use dashmap::DashMap;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -37,8 +37,8 @@ pub struct Topic {
 /// Every topic incarnation seen, up to a limit.
 pub struct Topics {
     limit: usize,
-    by_name: DashMap<Box<[u8]>, TopicKey>,
-    by_id: DashMap<TopicId, TopicKey>,
+    by_name: Map<Box<[u8]>, TopicKey>,
+    by_id: Map<TopicId, TopicKey>,
     known: RwLock<Known>,
     version: AtomicU32,
 }
@@ -58,8 +58,8 @@ impl Topics {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit,
-            by_name: DashMap::new(),
-            by_id: DashMap::new(),
+            by_name: Map::default(),
+            by_id: Map::default(),
             known: RwLock::default(),
             version: AtomicU32::new(0),
         }

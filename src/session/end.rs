@@ -5,11 +5,13 @@ use super::outbox::Outbox;
 use super::pipeline::{Pipeline, Unpaired};
 use super::route::RequestStage;
 use super::settle::Sent;
+use super::told::{Matter, several};
 use crate::ids::NodeId;
 use crate::metrics::{DisconnectCause, Limit, Side};
+use crate::upstream::of_upstream;
 use crate::window::Outcome;
 use crate::wire::WireError;
-use crate::wire::frame::FrameError;
+use crate::wire::frame::{FrameError, Stranger};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
@@ -37,6 +39,8 @@ pub(super) enum End {
     UpstreamSilent(Duration),
     #[error("{1}")]
     Frame(Side, FrameError),
+    #[error("{}", stranger(*.0, *.1))]
+    Stranger(Side, Stranger),
     #[error("malformed: {1}")]
     Malformed(Side, WireError),
     #[error("{0}")]
@@ -48,6 +52,19 @@ pub(super) enum End {
 }
 
 impl End {
+    /// Whose fault it was, where it was that of what one side said.
+    fn side(&self) -> Side {
+        match self {
+            Self::Frame(side, _) | Self::Stranger(side, _) | Self::Malformed(side, _) => *side,
+            Self::ClientClosed | Self::ClientLost(_) | Self::UnknownVersion { .. } => Side::Client,
+            Self::UpstreamClosed
+            | Self::UpstreamLost(_)
+            | Self::UpstreamSilent(_)
+            | Self::Unpaired(_)
+            | Self::Misled => Side::Upstream,
+        }
+    }
+
     pub(super) fn cause(&self) -> DisconnectCause {
         match self {
             Self::ClientClosed | Self::ClientLost(_) => DisconnectCause::Client,
@@ -56,6 +73,7 @@ impl End {
             | Self::UpstreamSilent(_)
             | Self::Misled => DisconnectCause::Upstream,
             Self::Frame(..)
+            | Self::Stranger(..)
             | Self::Malformed(..)
             | Self::Unpaired(_)
             | Self::UnknownVersion { .. } => DisconnectCause::Protocol,
@@ -157,34 +175,76 @@ impl Session {
         }
     }
 
-    /// One line about how the session ended, as loud as it deserves.
+    /// One line about how the session ended, as loud as it deserves, and not
+    /// for every try of a client that tries on.
     pub(super) fn tell(&self, end: &End, unanswered: usize) {
         let client = self.info.client;
         let client_id = self.info.client_id.get().map(|id| &**id);
         let node = self.node.map(NodeId::to_wire);
+        let matter = self.matter(end, unanswered);
+        let repeated = matter.and_then(|matter| self.shared.may_tell(matter));
+        let Some(repeated) = repeated else {
+            tracing::debug!(%client, client_id, node, unanswered, reason = %end, "connection ended");
+            return;
+        };
+        let repeated = several(repeated);
         match end {
-            End::ClientClosed | End::ClientLost(_) | End::Misled => {
-                tracing::debug!(%client, client_id, node, reason = %end, "client connection ended");
-            }
-            End::UpstreamClosed | End::UpstreamLost(_) if unanswered == 0 => {
-                tracing::debug!(%client, client_id, node, reason = %end, "broker connection ended");
-            }
             End::UpstreamClosed | End::UpstreamLost(_) => {
                 tracing::info!(
-                    %client, client_id, node, unanswered, reason = %end,
+                    %client, client_id, node, unanswered, repeated, reason = %end,
                     "broker connection ended with requests open, client closed"
                 );
             }
             End::UpstreamSilent(_) => {
-                tracing::warn!(%client, client_id, node, reason = %end, "broker connection ended");
+                tracing::warn!(
+                    %client, client_id, node, repeated, reason = %end,
+                    "broker connection ended"
+                );
             }
-            End::Frame(side, _) | End::Malformed(side, _) => {
-                let side = side.label();
-                tracing::warn!(%client, client_id, node, side, reason = %end, "connection closed");
+            _ => {
+                let side = end.side().label();
+                tracing::warn!(
+                    %client, client_id, node, side, repeated, reason = %end,
+                    "connection closed"
+                );
             }
-            End::Unpaired(_) | End::UnknownVersion { .. } => {
-                tracing::warn!(%client, client_id, node, reason = %end, "connection closed");
+        }
+    }
+
+    /// What of an end is worth telling, if anything.
+    fn matter(&self, end: &End, unanswered: usize) -> Option<Matter> {
+        match end {
+            End::ClientClosed | End::ClientLost(_) | End::Misled => None,
+            End::UpstreamClosed | End::UpstreamLost(_) if unanswered == 0 => None,
+            End::UpstreamClosed | End::UpstreamLost(_) | End::UpstreamSilent(_) => {
+                Some(Matter::BrokerLost(self.node))
             }
+            End::Stranger(Side::Client, stranger) => {
+                Some(Matter::ClientStranger(self.info.client.ip(), *stranger))
+            }
+            End::Stranger(Side::Upstream, _) => Some(Matter::BrokerStranger(self.node)),
+            End::Frame(..) | End::Malformed(..) | End::Unpaired(_) | End::UnknownVersion { .. } => {
+                Some(match end.side() {
+                    Side::Client => Matter::ClientSpeech(self.info.client.ip()),
+                    Side::Upstream => Matter::BrokerSpeech(self.node),
+                })
+            }
+        }
+    }
+}
+
+/// Who speaks another protocol, and what to do.
+fn stranger(side: Side, stranger: Stranger) -> &'static str {
+    match (side, stranger) {
+        (Side::Upstream, stranger) => of_upstream(stranger),
+        (Side::Client, Stranger::Tls) => {
+            "the client speaks TLS, and this is a plaintext listener: set its security.protocol to PLAINTEXT, or to SASL_PLAINTEXT where it says SASL_SSL"
+        }
+        (Side::Client, Stranger::Http | Stranger::Http2) => {
+            "the client speaks HTTP, and this is a listener for Kafka's protocol: metrics, probes and the API are at --admin-listen"
+        }
+        (Side::Client, Stranger::ProxyProtocol) => {
+            "a load balancer sends a PROXY protocol header: turn that off there"
         }
     }
 }

@@ -205,10 +205,13 @@ impl Session {
         if !self.judge(parts, terms, all_seen, waker) {
             return Ok(false);
         }
-        if !all_seen && parts.iter().any(|p| !p.forwards()) && !self.may_collect(frame) {
+        let acts = |p: &Part| !p.forwards();
+        if !all_seen && parts.iter().any(acts) {
+            if self.may_collect(frame) {
+                return self.more(frame);
+            }
             parts.iter_mut().for_each(Part::forward);
         }
-        let acts = |p: &Part| !p.forwards();
         if !parts.iter().any(acts) {
             let rest = (!all_seen).then(|| {
                 // What the walk has not taken in has to be seen again.
@@ -223,9 +226,6 @@ impl Session {
             });
             self.send_on(pass, frame, head, parts, terms, rest);
             return Ok(true);
-        }
-        if !all_seen {
-            return self.more(frame);
         }
         if parts.iter().all(acts) {
             return Ok(self.answer_all(pass, frame, head, parts));

@@ -4,6 +4,7 @@ use super::end::End;
 use super::outbox::Pass;
 use super::pipeline::{Owed, Reply, Unpaired};
 use super::route::PREFIX;
+use super::told::{Matter, several};
 use super::{FIRST_PART, Session};
 use crate::events::{Event, Kind};
 use crate::ids::{NodeId, TopicId};
@@ -99,10 +100,8 @@ impl Session {
             .is_some_and(|owed| matches!(owed.reply, Reply::Token));
         let min = if token { 0 } else { frame::MIN_RESPONSE };
         let limit = self.shared.config.limits.frame_bytes;
-        let len = frame::length(*prefix, min, limit).map_err(|error| {
-            self.shared.bad_frame(Side::Upstream, pass.rest(), &error);
-            End::Frame(Side::Upstream, error)
-        })?;
+        let len = frame::length(*prefix, min, limit)
+            .map_err(|error| self.shared.bad_frame(Side::Upstream, pass.rest(), error))?;
         if token {
             return Ok(self.token_reply(pass, len));
         }
@@ -237,7 +236,10 @@ impl Session {
             Reply::ApiVersions => {
                 let mut copy = frame.to_vec();
                 let clamped = api_versions::clamp(version, &mut copy).map_err(malformed)?;
-                (true, (!clamped.is_empty()).then(|| with_length(&copy)))
+                (
+                    true,
+                    (!clamped.is_empty()).then(|| frame::with_length(&copy).into()),
+                )
             }
             Reply::Handshake => {
                 let error = sasl::handshake_error(frame).map_err(malformed)?;
@@ -345,14 +347,6 @@ fn needs_whole(owed: &Owed, len: usize) -> bool {
     }
 }
 
-fn with_length(frame: &[u8]) -> Bytes {
-    let len = u32::try_from(frame.len()).expect("it came as a frame");
-    let mut whole = Vec::with_capacity(PREFIX + frame.len());
-    whole.extend_from_slice(&len.to_be_bytes());
-    whole.extend_from_slice(frame);
-    whole.into()
-}
-
 /// Shows clients the way, and learns it.
 struct Guide<'a> {
     shared: &'a Shared,
@@ -373,10 +367,14 @@ impl Directory for Guide<'_> {
     }
 
     fn cluster_id(&mut self, id: &str) {
-        if self.shared.ledger.cluster(id) {
+        if self.shared.ledger.cluster(id)
+            && let Some(repeated) = self.shared.may_tell(Matter::OtherCluster)
+        {
+            let repeated = several(repeated);
             tracing::warn!(
                 id,
-                "the cluster is another one, everything known of its logs is dropped"
+                repeated,
+                "the cluster is another one, everything known of its logs is dropped: if this repeats, --upstream names servers of two clusters"
             );
         }
     }

@@ -120,10 +120,8 @@ impl Session {
         let limit = self.shared.config.limits.frame_bytes;
         let token = self.authentication.expects_bare_token(rest);
         let min = if token { 0 } else { frame::MIN_REQUEST };
-        let len = frame::length(*prefix, min, limit).map_err(|error| {
-            self.shared.bad_frame(Side::Client, pass.rest(), &error);
-            End::Frame(Side::Client, error)
-        })?;
+        let len = frame::length(*prefix, min, limit)
+            .map_err(|error| self.shared.bad_frame(Side::Client, pass.rest(), error))?;
         if rest.len() < len.min(FIRST_PART) {
             return Ok(self.want(len.min(FIRST_PART)));
         }

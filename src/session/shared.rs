@@ -7,20 +7,18 @@ use crate::ledger::{Identity, Ledger};
 use crate::metrics::{
     Api, BadFrame, ConnectError, DisconnectCause, Limit, Metrics, Outcome, Presence, Side,
 };
+use crate::session::end::End;
 use crate::session::pipeline::Owed;
-use crate::upstream::{Brokers, DialError, Learned, ProbeError, Target, ask, dial};
+use crate::session::told::{Matter, Told, several};
+use crate::upstream::{Broker, Brokers, DialError, Learned, Own, ProbeError, Target, ask, dial};
 use crate::wire::frame::{FrameError, Stranger};
 use dashmap::DashMap;
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
-
-/// How often a failure that repeats with every client's retry is told.
-const TELL_EVERY: Duration = Duration::from_secs(5);
 
 /// The port that a client came in by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,14 +54,13 @@ pub struct Shared {
     /// The sessions that are open, by number.
     pub sessions: DashMap<u64, Arc<Info>>,
     /// Addresses that lead to hapax itself.
-    pub ours: Vec<SocketAddr>,
+    pub own: Own,
     sessions_made: AtomicU64,
     /// Bytes of unfinished requests that sessions have set out to collect.
     collected: AtomicUsize,
     /// Whether the last attempt to reach a broker succeeded.
     reachable: AtomicBool,
-    /// Brokers whose failure was told within [`TELL_EVERY`].
-    told: Mutex<HashMap<Option<NodeId>, Instant>>,
+    told: Told,
     /// Notified whenever a session ends.
     pub gone: Notify,
 }
@@ -77,7 +74,7 @@ impl Shared {
         brokers: Brokers,
         metrics: Arc<Metrics>,
         events: Arc<Events>,
-        ours: Vec<SocketAddr>,
+        own: Own,
     ) -> Self {
         Self {
             config,
@@ -86,11 +83,11 @@ impl Shared {
             metrics,
             events,
             sessions: DashMap::new(),
-            ours,
+            own,
             sessions_made: AtomicU64::new(0),
             collected: AtomicUsize::new(0),
             reachable: AtomicBool::new(false),
-            told: Mutex::default(),
+            told: Told::default(),
             gone: Notify::new(),
         }
     }
@@ -101,16 +98,15 @@ impl Shared {
     ///
     /// Those of [`dial`].
     pub async fn dial(&self, target: &Target) -> Result<TcpStream, DialError> {
-        let ours = |address, local| self.is_ours(address, local);
-        let dialled = dial(target, self.config.timeouts.connect, ours).await;
-        let reached = dialled.is_ok();
-        if target.node.is_none() {
-            if !reached {
+        let dialled = dial(target, self.config.timeouts.connect, &self.own).await;
+        match (target.node, &dialled) {
+            (None, Err(_)) => {
                 self.brokers.bootstrap_failed();
+                self.reachable.store(false, Ordering::Relaxed);
             }
-            self.reachable.store(reached, Ordering::Relaxed);
-        } else if reached {
-            self.reachable.store(true, Ordering::Relaxed);
+            // Whether what took the connection is a Kafka, the probe finds out.
+            (None, Ok(_)) | (Some(_), Err(_)) => {}
+            (Some(_), Ok(_)) => self.reachable.store(true, Ordering::Relaxed),
         }
         dialled
     }
@@ -142,45 +138,62 @@ impl Shared {
         self.reachable.load(Ordering::Relaxed)
     }
 
-    /// Whether an address leads back to hapax. One that is bound to every
-    /// address of this machine is met wherever both ends have the same one.
-    fn is_ours(&self, address: SocketAddr, local: Option<SocketAddr>) -> bool {
-        let ip = address.ip().to_canonical();
-        let here = ip.is_loopback() || local.is_some_and(|l| l.ip().to_canonical() == ip);
-        self.ours.iter().any(|own| {
-            own.port() == address.port()
-                && (own.ip().to_canonical() == ip || (own.ip().is_unspecified() && here))
-        })
-    }
-
-    pub(super) fn cannot_dial(&self, target: &Target, error: &DialError) {
+    pub(super) fn cannot_dial(&self, target: &Target, client: SocketAddr, error: &DialError) {
         let cause = match error {
             DialError::Resolve { .. } => ConnectError::Resolve,
-            DialError::Connect { source, .. }
-                if source.kind() == std::io::ErrorKind::ConnectionRefused =>
-            {
-                ConnectError::Refused
-            }
+            DialError::Refused { .. } => ConnectError::Refused,
             DialError::Timeout { .. } => ConnectError::Timeout,
             DialError::Loop { .. } => ConnectError::Loop,
             DialError::Connect { .. } | DialError::Nothing => ConnectError::Other,
         };
         self.metrics.upstream_connect_errors.with(cause).inc();
-        if self.may_tell(target.node) {
+        if let Some(repeated) = self.may_tell(Matter::Unreachable(target.node)) {
+            let repeated = several(repeated);
             let node = target.node.map(NodeId::to_wire);
-            tracing::error!(node, reason = %error, "cannot reach the broker, client closed");
+            let advice = self.advice(target);
+            tracing::error!(
+                node, %client, repeated, reason = %error, advice,
+                "cannot reach the broker, client closed"
+            );
         }
     }
 
-    /// Whether it is time again to tell of a broker.
-    fn may_tell(&self, node: Option<NodeId>) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.retain(|_, at| at.elapsed() < TELL_EVERY);
-        if told.contains_key(&node) {
-            return false;
+    /// What to do about a target that cannot be reached.
+    fn advice(&self, target: &Target) -> String {
+        let mut brokers = self.brokers.all().into_iter();
+        let broker = brokers.find(|broker| Some(broker.node) == target.node);
+        match broker {
+            None => "correct --upstream: hapax check --connect says more".to_owned(),
+            Some(Broker {
+                address,
+                reached_at,
+                ..
+            }) if address != reached_at => {
+                format!("correct the entry {address}={reached_at} of --upstream-address-map")
+            }
+            Some(Broker { address, .. }) => format!(
+                "the broker advertises {address}: let it advertise what hapax can reach (advertised.listeners), or start hapax with --upstream-address-map {address}=HOST:PORT"
+            ),
         }
-        told.insert(node, Instant::now());
-        true
+    }
+
+    /// Whether it is time again to tell of something, and how often it has
+    /// happened since.
+    pub(super) fn may_tell(&self, matter: Matter) -> Option<u64> {
+        self.told.may_tell(matter, Instant::now())
+    }
+
+    /// A client was closed because there are too many.
+    pub fn too_many(&self, open: usize) {
+        self.metrics.limit_reached.with(Limit::Connections).inc();
+        if let Some(repeated) = self.may_tell(Matter::Full) {
+            let repeated = several(repeated);
+            tracing::warn!(
+                open,
+                repeated,
+                "too many connections, client closed: raise --limits-connections, or find who opens them (/api/v1/connections)"
+            );
+        }
     }
 
     /// The port that clients are told for a broker; 0 where none is left,
@@ -283,8 +296,8 @@ impl Shared {
         self.metrics.client_disconnects.with(cause).inc();
     }
 
-    /// Counts bytes that are no Kafka frame, and says what they probably are.
-    pub(super) fn bad_frame(&self, side: Side, first: &[u8], error: &FrameError) {
+    /// Counts bytes that are no Kafka frame; returns what they probably are.
+    pub(super) fn bad_frame(&self, side: Side, first: &[u8], error: FrameError) -> End {
         let stranger = Stranger::recognise(first);
         let reason = match (stranger, error) {
             (Some(Stranger::Tls), _) => BadFrame::Tls,
@@ -295,9 +308,9 @@ impl Shared {
             (None, FrameError::TooLong { .. }) => BadFrame::TooLong,
         };
         self.metrics.bad_frames.with(side, reason).inc();
-        if let Some(stranger) = stranger {
-            let side = side.label();
-            tracing::warn!(side, likely_cause = %stranger, "these bytes are not Kafka's protocol");
+        match stranger {
+            Some(stranger) => End::Stranger(side, stranger),
+            None => End::Frame(side, error),
         }
     }
 }

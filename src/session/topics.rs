@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::ids::{TopicId, TopicKey};
-use crate::ledger::{Topic, TopicName};
+use crate::ledger::{Hasher, Topic, TopicName};
 use crate::metrics::{self, Limit, TopicMetrics};
 use crate::wire::produce::{self, TopicRef};
 use std::collections::HashMap;
@@ -25,8 +25,8 @@ pub(super) struct Named {
 pub(super) struct TopicCache {
     /// The state of the ledger's topics that the cache was filled from.
     version: u32,
-    names: HashMap<Box<[u8]>, Rc<Named>>,
-    ids: HashMap<[u8; 16], Rc<Named>>,
+    names: HashMap<Box<[u8]>, Rc<Named>, Hasher>,
+    ids: HashMap<[u8; 16], Rc<Named>, Hasher>,
 }
 
 impl Session {

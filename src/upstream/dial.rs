@@ -1,35 +1,44 @@
 //! Connecting to a broker.
 
-use super::Target;
+use super::{Own, Target};
 use crate::config::HostPort;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time;
+use tokio::time::timeout;
 
 /// Why no address of a target could be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
     /// The name is not known here.
-    #[error(
-        "{address} does not resolve here ({source}); if brokers advertise it, map it with --upstream-address-map"
-    )]
+    #[error("{address} does not resolve here ({source})")]
     Resolve {
         /// What was looked up.
         address: HostPort,
         /// What the resolver said.
-        source: std::io::Error,
+        source: io::Error,
     },
-    /// Nobody listens there, or the network refused.
+    /// Nobody listens there.
+    #[error(
+        "nothing listens at {address} (connection refused): start the broker, or correct the port"
+    )]
+    Refused {
+        /// What was dialled.
+        address: HostPort,
+    },
+    /// The network refused.
     #[error("cannot connect to {address}: {source}")]
     Connect {
         /// What was dialled.
         address: HostPort,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// No answer in time.
-    #[error("no answer from {address} within {after:?}")]
+    #[error(
+        "no answer from {address} within {after:?}: a firewall, or an address of another network"
+    )]
     Timeout {
         /// What was dialled.
         address: HostPort,
@@ -47,20 +56,26 @@ pub enum DialError {
     Nothing,
 }
 
-/// Connects to the first address of the target that answers. `ours` says
-/// whether an address leads back to hapax, once connected by what local address.
+impl DialError {
+    /// What there is to connect to has refused, or there is nothing.
+    fn connect(address: &HostPort, source: io::Error) -> Self {
+        let address = address.clone();
+        match source.kind() {
+            ErrorKind::ConnectionRefused => Self::Refused { address },
+            _ => Self::Connect { address, source },
+        }
+    }
+}
+
+/// Connects to the first address of the target that answers.
 ///
 /// # Errors
 ///
 /// The last address's error.
-pub async fn dial(
-    target: &Target,
-    timeout: Duration,
-    ours: impl Fn(SocketAddr, Option<SocketAddr>) -> bool,
-) -> Result<TcpStream, DialError> {
+pub async fn dial(target: &Target, patience: Duration, own: &Own) -> Result<TcpStream, DialError> {
     let mut last = DialError::Nothing;
     for address in &target.addresses {
-        match dial_one(address, timeout, &ours).await {
+        match dial_one(address, patience, own).await {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
@@ -72,48 +87,69 @@ pub async fn dial(
 /// does not answer does not hide the others.
 async fn dial_one(
     address: &HostPort,
-    timeout: Duration,
-    ours: &impl Fn(SocketAddr, Option<SocketAddr>) -> bool,
+    patience: Duration,
+    own: &Own,
 ) -> Result<TcpStream, DialError> {
-    let late = || DialError::Timeout {
-        address: address.clone(),
-        after: timeout,
-    };
-    let resolved = time::timeout(timeout, lookup_host((address.host.as_str(), address.port)))
+    let mut last = DialError::Nothing;
+    for socket_address in resolve(address, patience).await? {
+        match connect(address, socket_address, patience, own).await {
+            Err(looped @ DialError::Loop { .. }) => return Err(looped),
+            Err(error) => last = error,
+            Ok(stream) => return Ok(stream),
+        }
+    }
+    Err(last)
+}
+
+/// The addresses of a name.
+///
+/// # Errors
+///
+/// Where it has none here, or nobody says so in time.
+pub async fn resolve(address: &HostPort, patience: Duration) -> Result<Vec<SocketAddr>, DialError> {
+    let resolved = timeout(patience, lookup_host((address.host.as_str(), address.port)))
         .await
-        .map_err(|_| late())?
+        .map_err(|_| DialError::Timeout {
+            address: address.clone(),
+            after: patience,
+        })?
         .map_err(|source| DialError::Resolve {
             address: address.clone(),
             source,
         })?;
-    let mut last = DialError::Nothing;
-    for socket_address in resolved {
-        let looped = || DialError::Loop {
-            address: address.clone(),
-        };
-        if ours(socket_address, None) {
-            return Err(looped());
-        }
-        let Ok(connected) = time::timeout(timeout, TcpStream::connect(socket_address)).await else {
-            last = late();
-            continue;
-        };
-        match connected {
-            Ok(stream) if ours(socket_address, stream.local_addr().ok()) => return Err(looped()),
-            Ok(stream) => {
-                // Kafka frames are written whole: Nagle would only delay them.
-                if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!(%error, "cannot set TCP_NODELAY upstream");
-                }
-                return Ok(stream);
-            }
-            Err(source) => {
-                last = DialError::Connect {
-                    address: address.clone(),
-                    source,
-                }
-            }
-        }
+    Ok(resolved.collect())
+}
+
+/// Connects to one of the addresses that a name has.
+///
+/// # Errors
+///
+/// Where it is hapax itself, or does not take the connection in time.
+pub async fn connect(
+    address: &HostPort,
+    socket_address: SocketAddr,
+    patience: Duration,
+    own: &Own,
+) -> Result<TcpStream, DialError> {
+    let looped = || DialError::Loop {
+        address: address.clone(),
+    };
+    if own.contains(socket_address, None) {
+        return Err(looped());
     }
-    Err(last)
+    let stream = timeout(patience, TcpStream::connect(socket_address))
+        .await
+        .map_err(|_| DialError::Timeout {
+            address: address.clone(),
+            after: patience,
+        })?
+        .map_err(|source| DialError::connect(address, source))?;
+    if own.contains(socket_address, stream.local_addr().ok()) {
+        return Err(looped());
+    }
+    // Kafka frames are written whole: Nagle would only delay them.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY upstream");
+    }
+    Ok(stream)
 }

@@ -1,17 +1,27 @@
-//! Whether the upstream is there and speaks Kafka.
+//! Asking a broker what it is, with hapax's own few requests.
 
 use super::DialError;
+use crate::wire::api_versions::{self, Offered};
 use crate::wire::frame::{self, FrameError, Stranger};
+use crate::wire::metadata::{self, Cluster};
+use crate::wire::{WireError, sasl};
 use bytes::{BufMut, BytesMut};
-use kafka_protocol::messages::{ApiKey, ApiVersionsRequest, RequestHeader};
-use kafka_protocol::protocol::{Encodable, StrBytes};
-use std::io;
+use kafka_protocol::messages::{
+    ApiVersionsRequest, MetadataRequest, RequestHeader, SaslHandshakeRequest,
+};
+use kafka_protocol::protocol::{Encodable, Request, StrBytes};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
-/// The longest answer to ApiVersions that is believed.
+/// The longest answer that is believed. None of those asked for here lists
+/// topics, and ten thousand brokers fit.
 const ANSWER_MAX: usize = 1024 * 1024;
+/// How long a peer that may speak TLS is waited for.
+const TLS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why the upstream is not ready for clients.
 #[derive(Debug, thiserror::Error)]
@@ -19,18 +29,54 @@ pub enum ProbeError {
     /// It cannot be connected to.
     #[error(transparent)]
     Dial(#[from] DialError),
+    /// It closed the connection instead of answering.
+    #[error(
+        "the upstream hung up on the first request: it is no Kafka listener for clients, or refuses this machine"
+    )]
+    HungUp,
     /// The connection broke.
-    #[error("the upstream hung up on an ApiVersions request: {0}")]
-    Io(#[from] io::Error),
+    #[error("the connection to the upstream broke: {0}")]
+    Io(io::Error),
     /// It speaks another protocol.
-    #[error("the upstream does not speak Kafka's protocol in plaintext: {0}")]
+    #[error("{}", of_upstream(*.0))]
     Stranger(Stranger),
     /// What it says is no frame.
     #[error("the upstream does not speak Kafka's protocol: {0}")]
     Frame(FrameError),
+    /// What it says is not what was asked for.
+    #[error("the upstream does not speak Kafka's protocol: {0}")]
+    Wire(#[from] WireError),
     /// It says nothing.
-    #[error("the upstream did not answer an ApiVersions request within {0:?}")]
+    #[error("the upstream did not answer within {0:?}")]
     Silent(Duration),
+}
+
+impl From<io::Error> for ProbeError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::UnexpectedEof
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe => Self::HungUp,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// What is wrong with an upstream that is no Kafka listener, and what to do.
+#[must_use]
+pub fn of_upstream(stranger: Stranger) -> &'static str {
+    match stranger {
+        Stranger::Tls => {
+            "the upstream port speaks TLS, which hapax does not do to the upstream yet: point it at a plaintext listener of the brokers"
+        }
+        Stranger::Http | Stranger::Http2 => {
+            "the upstream port speaks HTTP, it is no Kafka: give the port of a Kafka listener"
+        }
+        Stranger::ProxyProtocol => {
+            "the upstream sends a PROXY protocol header: turn it off where that comes from"
+        }
+    }
 }
 
 /// Asks for the API versions, which any broker answers to anyone.
@@ -38,45 +84,196 @@ pub enum ProbeError {
 /// # Errors
 ///
 /// Where no sound answer comes in time.
-pub async fn ask(mut upstream: TcpStream, timeout: Duration) -> Result<(), ProbeError> {
-    let exchange = async {
-        upstream.write_all(&request()).await?;
-        let mut prefix = [0; 4];
-        upstream.read_exact(&mut prefix).await?;
-        frame::length(prefix, frame::MIN_RESPONSE, ANSWER_MAX).map_err(|error| {
-            Stranger::recognise(&prefix).map_or(ProbeError::Frame(error), ProbeError::Stranger)
-        })?;
-        let mut correlation_id = [0; 4];
-        upstream.read_exact(&mut correlation_id).await?;
-        Ok(())
-    };
-    let answered = tokio::time::timeout(timeout, exchange).await;
-    answered.unwrap_or(Err(ProbeError::Silent(timeout)))
+pub async fn ask(upstream: TcpStream, patience: Duration) -> Result<(), ProbeError> {
+    let address = upstream.peer_addr();
+    let mut conversation = Conversation::new(upstream, patience);
+    match (conversation.api_versions().await, address) {
+        (Ok(_), _) => Ok(()),
+        (Err(error), Ok(address)) => Err(explain(error, address).await),
+        (Err(error), Err(_)) => Err(error),
+    }
 }
 
-/// An ApiVersions request of the oldest version, which every broker knows.
-fn request() -> BytesMut {
+/// A broker that wants TLS may just hang up on plaintext, or wait for more of
+/// it: it is asked once more, in TLS.
+pub async fn explain(error: ProbeError, address: SocketAddr) -> ProbeError {
+    let unclear = matches!(
+        error,
+        ProbeError::HungUp | ProbeError::Silent(_) | ProbeError::Frame(_) | ProbeError::Wire(_)
+    );
+    if unclear && speaks_tls(address).await {
+        return ProbeError::Stranger(Stranger::Tls);
+    }
+    error
+}
+
+/// Whether a handshake of TLS is answered by one, or by an alert.
+async fn speaks_tls(address: SocketAddr) -> bool {
+    let exchange = async {
+        let mut peer = TcpStream::connect(address).await?;
+        peer.write_all(&client_hello()).await?;
+        let mut first = [0; 4];
+        peer.read_exact(&mut first).await?;
+        Ok::<_, io::Error>(first)
+    };
+    match timeout(TLS_PATIENCE, exchange).await {
+        Ok(Ok(first)) => Stranger::recognise(&first) == Some(Stranger::Tls),
+        Ok(Err(_)) | Err(_) => false,
+    }
+}
+
+/// The least ClientHello of TLS 1.2 (RFC 5246, 7.4.1.2): it only has to make
+/// the peer answer, be it by an alert, and leads to no session.
+fn client_hello() -> Vec<u8> {
+    const VERSION: [u8; 2] = [3, 3];
+    const SUITES: [u16; 4] = [0xc02f, 0xc02b, 0xc030, 0x009c];
+    let mut hello = Vec::new();
+    hello.extend(VERSION);
+    hello.extend(b"hapax asks whether this is TLS..");
+    hello.push(0);
+    hello.put_u16(8);
+    SUITES.iter().for_each(|suite| hello.put_u16(*suite));
+    hello.extend([1, 0]);
+    let length = u8::try_from(hello.len()).expect("it is a few bytes");
+    let handshake = [1, 0, 0, length];
+    let mut record = vec![0x16, 3, 1, 0, length + 4];
+    record.extend(handshake);
+    record.extend(hello);
+    record
+}
+
+/// A connection on which hapax asks for itself, one request at a time.
+pub struct Conversation {
+    broker: TcpStream,
+    /// How long one answer may take.
+    patience: Duration,
+    asked: i32,
+}
+
+impl Conversation {
+    /// Nothing has been said on the connection yet.
+    #[must_use]
+    pub fn new(broker: TcpStream, patience: Duration) -> Self {
+        Self {
+            broker,
+            patience,
+            asked: 0,
+        }
+    }
+
+    /// The versions that the broker has of each api; asked for in the oldest
+    /// version, which every broker knows.
+    ///
+    /// # Errors
+    ///
+    /// Where no sound answer comes in time.
+    pub async fn api_versions(&mut self) -> Result<Vec<Offered>, ProbeError> {
+        let answer = self.ask(0, &ApiVersionsRequest::default()).await?;
+        Ok(api_versions::offered(&answer)?)
+    }
+
+    /// The cluster without its topics.
+    ///
+    /// # Errors
+    ///
+    /// Where no sound answer comes in time.
+    pub async fn cluster(&mut self, version: i16) -> Result<Cluster, ProbeError> {
+        let request = MetadataRequest::default().with_topics(Some(Vec::new()));
+        let answer = self.ask(version, &request).await?;
+        Ok(metadata::cluster(version, &answer)?)
+    }
+
+    /// The SASL mechanisms of the listener; `None` where it wants no SASL.
+    /// Nobody authenticates by this.
+    ///
+    /// # Errors
+    ///
+    /// Where no sound answer comes in time.
+    pub async fn sasl_mechanisms(&mut self) -> Result<Option<Vec<String>>, ProbeError> {
+        let mechanism = StrBytes::from_static_str("PLAIN");
+        let request = SaslHandshakeRequest::default().with_mechanism(mechanism);
+        let answer = self.ask(1, &request).await?;
+        let wanted = match sasl::handshake_error(&answer)? {
+            0 | UNSUPPORTED_SASL_MECHANISM => Some(sasl::handshake_mechanisms(&answer)?),
+            _ => None,
+        };
+        Ok(wanted)
+    }
+
+    async fn ask<R: Request>(&mut self, version: i16, request: &R) -> Result<Vec<u8>, ProbeError> {
+        let frame = encode(version, self.asked, request);
+        self.asked += 1;
+        timeout(self.patience, self.exchange(&frame))
+            .await
+            .unwrap_or(Err(ProbeError::Silent(self.patience)))
+    }
+
+    async fn exchange(&mut self, frame: &[u8]) -> Result<Vec<u8>, ProbeError> {
+        self.broker.write_all(frame).await?;
+        let mut prefix = [0; 4];
+        self.broker.read_exact(&mut prefix).await?;
+        let length = frame::length(prefix, frame::MIN_RESPONSE, ANSWER_MAX).map_err(|error| {
+            Stranger::recognise(&prefix).map_or(ProbeError::Frame(error), ProbeError::Stranger)
+        })?;
+        let mut answer = Vec::new();
+        let mut limited = (&mut self.broker).take(length as u64);
+        if limited.read_to_end(&mut answer).await? < length {
+            return Err(ProbeError::HungUp);
+        }
+        Ok(answer)
+    }
+}
+
+/// A whole request frame, length first.
+fn encode<R: Request>(version: i16, correlation_id: i32, request: &R) -> BytesMut {
     let header = RequestHeader::default()
-        .with_request_api_key(ApiKey::ApiVersions as i16)
+        .with_request_api_key(R::KEY)
+        .with_request_api_version(version)
+        .with_correlation_id(correlation_id)
         .with_client_id(Some(StrBytes::from_static_str("hapax")));
     let mut body = BytesMut::new();
     header
-        .encode(&mut body, 1)
-        .and_then(|()| ApiVersionsRequest::default().encode(&mut body, 0))
-        .expect("both have nothing that could be out of range");
+        .encode(&mut body, R::header_version(version))
+        .and_then(|()| request.encode(&mut body, version))
+        .expect("the requests made here have nothing that could be out of range");
     let mut whole = BytesMut::with_capacity(4 + body.len());
     whole.put_u32(u32::try_from(body.len()).expect("it is a few bytes"));
     whole.extend_from_slice(&body);
     whole
 }
 
+/// The broker has SASL, but not this mechanism.
+const UNSUPPORTED_SASL_MECHANISM: i16 = 33;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_request_is_one_that_every_broker_knows() {
+    fn the_first_request_is_one_that_every_broker_knows() {
         let expected = b"\0\0\0\x0f\0\x12\0\0\0\0\0\0\0\x05hapax";
-        assert_eq!(request(), expected.as_slice());
+        assert_eq!(
+            encode(0, 0, &ApiVersionsRequest::default()),
+            expected.as_slice()
+        );
+    }
+
+    #[test]
+    fn metadata_is_asked_for_without_topics_in_every_version() {
+        for version in metadata::OLDEST..=metadata::NEWEST {
+            let request = MetadataRequest::default().with_topics(Some(Vec::new()));
+            // Null would ask for every topic of the cluster.
+            let frame = encode(version, 0, &request);
+            let topics: &[u8] = if version >= 9 { &[0, 1] } else { &[0; 4] };
+            assert!(frame[19..].starts_with(topics), "version {version}");
+        }
+    }
+
+    #[test]
+    fn a_hello_says_its_own_length() {
+        let hello = client_hello();
+        assert_eq!(usize::from(hello[4]), hello.len() - 5);
+        assert_eq!(usize::from(hello[8]), hello.len() - 9);
+        assert_eq!(Stranger::recognise(&hello), Some(Stranger::Tls));
     }
 }

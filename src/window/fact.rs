@@ -138,6 +138,10 @@ impl Ring {
             self.0.pop_front();
             place -= 1;
         }
-        self.0.insert(place, fact);
+        if place == self.0.len() {
+            self.0.push_back(fact);
+        } else {
+            self.0.insert(place, fact);
+        }
     }
 }

@@ -88,6 +88,40 @@ pub fn clamp(version: i16, frame: &mut [u8]) -> Result<Vec<Clamped>, WireError> 
     Ok(clamped)
 }
 
+/// The versions of one api that a broker has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offered {
+    /// Which api.
+    pub api_key: i16,
+    /// Its oldest version.
+    pub min: i16,
+    /// Its newest version.
+    pub max: i16,
+}
+
+/// What the response `frame` to a request of version 0 offers.
+pub fn offered(frame: &[u8]) -> Result<Vec<Offered>, WireError> {
+    let mut cursor = Cursor::new(frame);
+    cursor.int32("a correlation id")?;
+    let error = cursor.int16("an error code")?;
+    if error != 0 {
+        return Err(WireError::Malformed {
+            what: "the error of an answer to ApiVersions",
+            value: error.into(),
+        });
+    }
+    let count = cursor.count(false, "api keys")?.unwrap_or(0);
+    let mut offered = Vec::new();
+    for _ in 0..count {
+        offered.push(Offered {
+            api_key: cursor.int16("an api key")?,
+            min: cursor.int16("a minimum version")?,
+            max: cursor.int16("a maximum version")?,
+        });
+    }
+    Ok(offered)
+}
+
 /// A whole response, length first, to a version above [`NEWEST`]: what a broker
 /// answers, in the layout of version 0, with the range of ApiVersions alone
 /// (KIP-511).
@@ -110,7 +144,7 @@ mod tests {
     use kafka_protocol::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey};
     use proptest::prelude::*;
 
-    fn offered(version: i16) -> ApiVersionsResponse {
+    fn response_of(version: i16) -> ApiVersionsResponse {
         let (tag, value) = UNKNOWN;
         let mut offered = ApiVersionsResponse::default();
         for (key, min, max) in [
@@ -147,13 +181,13 @@ mod tests {
         // The response of version 5 has the layout of version 3.
         for version in 0..=NEWEST {
             let known = version.min(4);
-            let before = response(18, known, &offered(known));
+            let before = response(18, known, &response_of(known));
             let mut frame = before.clone();
             let clamped = clamp(version, &mut frame).unwrap();
             let of = |api_key, from, to| Clamped { api_key, from, to };
             assert_eq!(clamped, [of(0, 14, 13), of(3, 15, 13)]);
             assert_eq!(frame.len(), before.len());
-            let mut expected = offered(known);
+            let mut expected = response_of(known);
             expected.api_keys[0].max_version = 13;
             expected.api_keys[3].max_version = 13;
             assert_eq!(decode::<ApiVersionsResponse>(18, known, &frame), expected);
@@ -166,8 +200,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_offered_is_read_whole_or_not_at_all() {
+        let frame = response(18, 0, &response_of(0));
+        let read = offered(&frame).unwrap();
+        assert_eq!(read.len(), 6);
+        let (api_key, min, max) = (1, 4, 18);
+        assert_eq!(read[2], Offered { api_key, min, max });
+        for end in 0..frame.len() {
+            assert!(offered(&frame[..end]).is_err());
+        }
+        let refusal = response_of(0).with_error_code(UNSUPPORTED_VERSION);
+        assert!(offered(&response(18, 0, &refusal)).is_err());
+    }
+
+    #[test]
     fn an_older_brokers_refusal_is_relayed_as_it_is() {
-        let refusal = offered(0).with_error_code(UNSUPPORTED_VERSION);
+        let refusal = response_of(0).with_error_code(UNSUPPORTED_VERSION);
         let before = response(18, 0, &refusal);
         let mut frame = before.clone();
         assert_eq!(clamp(3, &mut frame), Ok(vec![]));
@@ -201,6 +249,7 @@ mod tests {
             let mut frame = bytes.clone();
             let clamped = clamp(version, &mut frame).unwrap_or_default();
             prop_assert!(clamped.len() <= bytes.len());
+            prop_assert!(offered(&bytes).unwrap_or_default().len() <= bytes.len());
             prop_assert_eq!(frame.len(), bytes.len());
         }
     }

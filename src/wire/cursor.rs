@@ -86,6 +86,10 @@ impl<'a> Cursor<'a> {
     /// An unsigned varint; at most five bytes and 32 bits.
     #[inline]
     pub(super) fn varint(&mut self, what: &'static str) -> Result<u32, WireError> {
+        if let Some(&byte @ 0..0x80) = self.bytes.get(self.at) {
+            self.at += 1;
+            return Ok(u32::from(byte));
+        }
         let mut value = 0u64;
         for shift in [0, 7, 14, 21, 28] {
             let [byte] = self.array(what)?;
@@ -149,6 +153,11 @@ impl<'a> Cursor<'a> {
     /// Passes a section of tagged fields.
     #[inline]
     pub(super) fn tags(&mut self) -> Result<(), WireError> {
+        // Nearly always there are none.
+        if self.bytes.get(self.at) == Some(&0) {
+            self.at += 1;
+            return Ok(());
+        }
         for _ in 0..self.varint("a tag count")? {
             self.tag()?;
         }

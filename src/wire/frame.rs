@@ -45,8 +45,18 @@ pub fn length(prefix: [u8; 4], min: usize, limit: usize) -> Result<usize, FrameE
     Ok(length)
 }
 
+/// `frame` with its length before it.
+#[must_use]
+pub fn with_length(frame: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(frame.len()).expect("frames are shorter than 2 GiB");
+    let mut whole = Vec::with_capacity(4 + frame.len());
+    whole.extend_from_slice(&length.to_be_bytes());
+    whole.extend_from_slice(frame);
+    whole
+}
+
 /// A peer that speaks another protocol, by its first bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Stranger {
     /// A TLS handshake record or alert.
     Tls,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::batch::{self, Batch, Odd};
 use super::cursor::{self, Cursor, Splice};
 use super::schema::{self, Field, Role, Value, Visitor};
-use super::{WireError, api, header};
+use super::{WireError, api, frame, header};
 
 /// The newest version that is walked.
 pub const NEWEST: i16 = 13;
@@ -384,10 +384,7 @@ pub fn recode(
     replies(version, frame, |reply| {
         patches.extend(code(reply.topic, reply.partition).map(|code| (reply.error_at, code)));
     })?;
-    let mut whole = Vec::with_capacity(4 + frame.len());
-    let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
-    whole.extend_from_slice(&length.to_be_bytes());
-    whole.extend_from_slice(frame);
+    let mut whole = frame::with_length(frame);
     for (at, code) in patches {
         if let Some(place) = whole.get_mut(4 + at..4 + at + 2) {
             place.copy_from_slice(&code.to_be_bytes());
@@ -636,44 +633,9 @@ pub fn retain(
     let topics_at = topics_at..cursor.at();
 
     let mut topics_kept = topics;
-    let mut edits: Vec<(Range<usize>, Option<usize>)> = Vec::new();
+    let mut edits = Vec::new();
     for _ in 0..topics {
-        let start = cursor.at();
-        let before = edits.len();
-        let topic = topic(&mut cursor, version)?;
-        let count_at = cursor.at();
-        let partitions = cursor.count(flexible, "partitions")?.unwrap_or(0);
-        let count_at = count_at..cursor.at();
-        let mut kept = partitions;
-        for _ in 0..partitions {
-            let start = cursor.at();
-            let index = cursor.int32("a partition index")?;
-            let len = cursor.count(flexible, "records")?.unwrap_or(0);
-            cursor.take(len, "records")?;
-            if flexible {
-                cursor.tags()?;
-            }
-            if !keep(topic, index) {
-                if kept == partitions {
-                    edits.push((count_at.clone(), None));
-                }
-                kept -= 1;
-                edits.push((start..cursor.at(), None));
-            }
-        }
-        if flexible {
-            cursor.tags()?;
-        }
-        if kept == partitions {
-            continue;
-        }
-        if kept == 0 {
-            topics_kept -= 1;
-            edits.truncate(before);
-            edits.push((start..cursor.at(), None));
-        } else if let Some((_, count)) = edits.get_mut(before) {
-            *count = Some(kept);
-        }
+        topics_kept -= usize::from(!retain_topic(&mut cursor, version, &mut keep, &mut edits)?);
     }
     if flexible {
         cursor.tags()?;
@@ -690,6 +652,51 @@ pub fn retain(
     }
     let whole = splice.finish();
     Ok(whole.expect("the number of topics was replaced"))
+}
+
+/// A part of a request that goes, or that a number takes the place of.
+type Edit = (Range<usize>, Option<usize>);
+
+/// Notes what [`retain`] changes in one topic. Returns whether any of it stays.
+fn retain_topic(
+    cursor: &mut Cursor<'_>,
+    version: i16,
+    keep: &mut impl FnMut(TopicRef<'_>, i32) -> bool,
+    edits: &mut Vec<Edit>,
+) -> Result<bool, WireError> {
+    let flexible = version >= FLEXIBLE;
+    let start = cursor.at();
+    let topic = topic(cursor, version)?;
+    let count_at = cursor.at();
+    let partitions = cursor.count(flexible, "partitions")?.unwrap_or(0);
+    let count_at = count_at..cursor.at();
+    let mut dropped = Vec::new();
+    for _ in 0..partitions {
+        let start = cursor.at();
+        let index = cursor.int32("a partition index")?;
+        let len = cursor.count(flexible, "records")?.unwrap_or(0);
+        cursor.take(len, "records")?;
+        if flexible {
+            cursor.tags()?;
+        }
+        if !keep(topic, index) {
+            dropped.push((start..cursor.at(), None));
+        }
+    }
+    if flexible {
+        cursor.tags()?;
+    }
+    if dropped.is_empty() {
+        return Ok(true);
+    }
+    let kept = partitions - dropped.len();
+    if kept == 0 {
+        edits.push((start..cursor.at(), None));
+    } else {
+        edits.push((count_at, Some(kept)));
+        edits.append(&mut dropped);
+    }
+    Ok(kept > 0)
 }
 
 #[cfg(test)]

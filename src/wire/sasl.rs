@@ -20,6 +20,21 @@ pub fn handshake_error(frame: &[u8]) -> Result<i16, WireError> {
     Cursor::starting(frame, at).int16("an error code")
 }
 
+/// The mechanisms that a SaslHandshake response lists: those the broker has.
+pub fn handshake_mechanisms(frame: &[u8]) -> Result<Vec<String>, WireError> {
+    let at = header::response_body_at(api::SASL_HANDSHAKE, 0, frame)?;
+    let mut cursor = Cursor::starting(frame, at);
+    cursor.int16("an error code")?;
+    let count = cursor.count(false, "SASL mechanisms")?.unwrap_or(0);
+    let mut mechanisms = Vec::new();
+    for _ in 0..count {
+        let mechanism = cursor.string(false, "a SASL mechanism")?;
+        let mechanism = String::from_utf8_lossy(mechanism.unwrap_or_default());
+        mechanisms.push(mechanism.into_owned());
+    }
+    Ok(mechanisms)
+}
+
 const FLEXIBLE: i16 = 2;
 const NEWEST: i16 = 2;
 

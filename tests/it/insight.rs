@@ -77,6 +77,12 @@ fn check_event(world: &World, expected: &Value) {
         let time = event.remove("time").unwrap();
         assert!(time.as_str().unwrap().ends_with('Z'), "{time}");
         event.remove("detail");
+        for words in ["sentence", "hint"] {
+            let words = event.remove(words).unwrap();
+            assert!(words.as_str().unwrap().ends_with('.'), "{words}");
+        }
+        let explain = event.remove("explain").unwrap();
+        assert!([&event["event"], event.get("kind").unwrap_or(&Value::Null)].contains(&&explain));
     }
     assert_eq!(events, std::slice::from_ref(expected));
     let name = expected["event"].as_str().unwrap();
@@ -428,6 +434,32 @@ fn promtool_finds_nothing_wrong_with_the_metrics() {
 }
 
 #[test]
+fn hapax_events_says_once_what_a_kind_of_event_means_and_the_log_how_to_read_on() {
+    let world = World::new(&[]);
+    let mut pair = world.informed();
+    pair.write(&produce(0), 0);
+    told(&mut pair, &produce(5), 45, 0);
+    pair.write(&produce(1), 1);
+    told(&mut pair, &produce(9), 45, 0);
+    let events = Command::new(env!("CARGO_BIN_EXE_hapax"))
+        .args(["events", "--admin", &world.hapax.admin])
+        .output()
+        .unwrap();
+    let printed = String::from_utf8(events.stdout).unwrap();
+    let gaps = printed.matches(" gap (never_seen) orders-0 ").count();
+    assert_eq!(gaps, 2, "{printed}");
+    let read_on = printed
+        .matches("    More: hapax explain never_seen\n")
+        .count();
+    assert_eq!(read_on, 1, "{printed}");
+    let line = world.hapax.output();
+    assert!(
+        line.contains("\"explain\":\"hapax explain never_seen\""),
+        "{line}"
+    );
+}
+
+#[test]
 fn a_connection_is_shown_with_what_it_does() {
     let world = World::new(&[]);
     let mut pair = world.pair();
@@ -542,4 +574,40 @@ fn requests_are_counted_by_api_and_outcome() {
     assert_eq!(count("produce", "short_circuit"), 1.0);
     assert_eq!(count("produce", "error"), 1.0);
     assert_eq!(count("produce", "ok"), 1.0);
+}
+
+#[test]
+fn the_effective_configuration_is_shown_with_who_set_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("hapax.yaml");
+    let text = "# levels\nsequence:\n  mode: observe\n  windowBatches: 9\nworkers: 2\n";
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let world = World::new(&["--config", file, "--workers=1"]);
+    let page = world.hapax.json("/api/v1/config");
+    for (key, value, origin) in [
+        ("sequence.mode", json!("absorb"), "flag --mode".to_owned()),
+        ("sequence.windowBatches", json!(9), format!("{file}:4")),
+        ("sequence.ttl", json!("5m"), "default".to_owned()),
+        ("workers", json!(1), "flag --workers".to_owned()),
+        (
+            "listen.bootstrap",
+            json!(world.hapax.bootstrap),
+            "flag --listen".to_owned(),
+        ),
+    ] {
+        let at = format!("/config/{}", key.replace('.', "/"));
+        assert_eq!(page.pointer(&at), Some(&value), "{page}");
+        assert_eq!(page["origins"][key], origin, "{page}");
+    }
+    // Every key is there.
+    let keys = hapax::config::keys::KEYS.len();
+    assert_eq!(page["origins"].as_object().unwrap().len(), keys);
+    // What it shows is a configuration: JSON is YAML.
+    let again = folder.path().join("again.yaml");
+    std::fs::write(&again, page["config"].to_string()).unwrap();
+    let other = World::new(&["--config", again.to_str().unwrap(), "--workers=1"]);
+    let shown = other.hapax.json("/api/v1/config");
+    assert_eq!(shown["config"]["sequence"], page["config"]["sequence"]);
+    assert_eq!(other.gauge("hapax_windows_limit"), 100_000.0);
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use kafka_protocol::messages::MetadataRequest;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreateTopicsRequest};
 use kafka_protocol::messages::list_offsets_request::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
@@ -81,6 +82,10 @@ impl Kafka {
     /// Creates topics and waits until all partitions are led.
     pub(crate) fn create_topics(&self, names: &[String]) {
         let mut raw = Raw::connect(&self.bootstrap()).expect("Kafka serves");
+        // A started broker is not yet one that the controller knows.
+        await_until("a registered broker", Duration::from_secs(30), || {
+            has_brokers(&mut raw)
+        });
         let topic = |name: &String| {
             CreatableTopic::default()
                 .with_name(topic_name(name))
@@ -149,6 +154,12 @@ fn is_internal(partition: &Path) -> bool {
     partition
         .file_name()
         .is_some_and(|name| name.to_string_lossy().starts_with("__"))
+}
+
+fn has_brokers(raw: &mut Raw) -> bool {
+    let request = MetadataRequest::default().with_topics(Some(Vec::new()));
+    let response = raw.call(4, &request).expect("Metadata is answered");
+    !response.brokers.is_empty()
 }
 
 fn leads(raw: &mut Raw, topic: &str) -> bool {

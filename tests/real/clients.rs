@@ -1,7 +1,7 @@
 //! The client programs of `tests/clients`, run with one command line.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -18,6 +18,7 @@ pub(crate) enum Client {
     Java,
     Confluent,
     FranzGo,
+    Sarama,
     Kcat,
 }
 
@@ -88,6 +89,7 @@ impl Client {
                 command
             }
             Self::FranzGo => Command::new(installed("client-go", "go")),
+            Self::Sarama => Command::new(installed("client-sarama", "go")),
             Self::Kcat => Command::new(source("clients/kcat/client")),
         }
     }
@@ -150,7 +152,35 @@ impl Running {
     /// Ends its input, which ends `produce --until-input-ends`, and waits for
     /// its end; anything but exit code 0 fails the test.
     #[track_caller]
-    pub(crate) fn finish(mut self) -> Outcome {
+    pub(crate) fn finish(self) -> Outcome {
+        let (client, what) = (self.client, self.what.clone());
+        let (status, mut lines, errors) = self.end();
+        assert!(
+            status.success(),
+            "{client:?} {what} ended with {status}: {errors}\n{lines:?}"
+        );
+        let summary = lines.pop().expect("a summary is the last line");
+        Outcome { lines, summary }
+    }
+
+    /// Waits for its end, which must not be a good one: what it says on stderr.
+    #[track_caller]
+    pub(crate) fn fails(self) -> String {
+        let (client, what) = (self.client, self.what.clone());
+        let (status, lines, errors) = self.end();
+        assert!(!status.success(), "{client:?} {what} succeeds: {lines:?}");
+        errors
+    }
+
+    /// kill -9: what it had printed.
+    pub(crate) fn kill(mut self) -> Vec<Value> {
+        self.child.kill().expect("a child that runs can be killed");
+        self.end().1
+    }
+
+    /// Its exit code, the lines it has printed, and its stderr.
+    #[track_caller]
+    fn end(mut self) -> (ExitStatus, Vec<Value>, String) {
         self.input = None;
         let child = &mut self.child;
         let status = wait_for(
@@ -166,15 +196,8 @@ impl Running {
         if let Some(reader) = self.reader.take() {
             reader.join().expect("stdout is lines of JSON");
         }
-        let mut lines = std::mem::take(&mut *self.lines.all.lock().expect("no holder panics"));
-        assert!(
-            status.success(),
-            "{:?} {} ended with {status}: {errors}\n{lines:?}",
-            self.client,
-            self.what
-        );
-        let summary = lines.pop().expect("a summary is the last line");
-        Outcome { lines, summary }
+        let lines = std::mem::take(&mut *self.lines.all.lock().expect("no holder panics"));
+        (status, lines, errors)
     }
 }
 

@@ -126,6 +126,11 @@ impl Cluster {
         self.addresses(2)
     }
 
+    /// The listener of the first node's controller, which is for nodes.
+    pub(crate) fn controller(&self) -> String {
+        format!("127.0.0.1:{}", self.ports[0] + 4)
+    }
+
     /// The real addresses of the FRONT listeners with what they advertise.
     pub(crate) fn fronts(&self) -> impl Iterator<Item = (String, String)> {
         self.ports
@@ -171,6 +176,11 @@ impl Cluster {
         self.script(&["kill", &(i + 1).to_string()], |_| {});
     }
 
+    /// A clean stop, by SIGTERM: the node writes down what it knows of its producers.
+    pub(crate) fn stop(&self, i: usize) {
+        self.script(&["kill", &(i + 1).to_string(), "TERM"], |_| {});
+    }
+
     /// Starts a killed node on its data.
     pub(crate) fn restart(&self, i: usize) {
         self.script(&["restart", &(i + 1).to_string()], |_| {});
@@ -186,37 +196,49 @@ impl Cluster {
                 .iter()
                 .position(|node| node == leader)
                 .expect("a leader");
-            let folder = self
-                .folder
-                .join(format!("n{}/data/{topic}-{partition}", node + 1));
-            let entries = fs::read_dir(&folder)
-                .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-            let mut segments: Vec<String> = entries
-                .map(|entry| {
-                    entry
-                        .expect("a readable folder")
-                        .path()
-                        .display()
-                        .to_string()
-                })
-                .filter(|path| path.ends_with(".log"))
-                .collect();
-            segments.sort();
-            files.append(&mut segments);
+            files.append(&mut self.files(node, topic, partition, ".log"));
         }
-        let class = "org.apache.kafka.tools.DumpLogSegments";
-        let text = self.script(
-            &[
-                "tool",
-                class,
-                "--deep-iteration",
-                "--print-data-log",
-                "--files",
-                &files.join(","),
-            ],
-            |_| {},
-        );
-        parse_dump(&text)
+        parse_dump(&self.dump(&["--deep-iteration", "--print-data-log"], &files))
+    }
+
+    /// What the first node last wrote down of the producers of a topic, as
+    /// Kafka's own tool reads it.
+    pub(crate) fn snapshots(&self, topic: &str, partitions: usize) -> Vec<Snapshot> {
+        let newest = |partition| {
+            let files = self.files(0, topic, partition, ".snapshot");
+            files.last().expect("a node that was stopped").clone()
+        };
+        let files: Vec<String> = (0..partitions).map(newest).collect();
+        parse_snapshots(&self.dump(&[], &files))
+    }
+
+    /// A partition's files on a node, in the order of their offsets.
+    fn files(&self, node: usize, topic: &str, partition: usize, suffix: &str) -> Vec<String> {
+        let folder = self
+            .folder
+            .join(format!("n{}/data/{topic}-{partition}", node + 1));
+        let entries =
+            fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let mut files: Vec<String> = entries
+            .map(|entry| {
+                entry
+                    .expect("a readable folder")
+                    .path()
+                    .display()
+                    .to_string()
+            })
+            .filter(|path| path.ends_with(suffix))
+            .collect();
+        files.sort();
+        files
+    }
+
+    fn dump(&self, options: &[&str], files: &[String]) -> String {
+        let files = files.join(",");
+        let mut arguments = vec!["tool", "org.apache.kafka.tools.DumpLogSegments"];
+        arguments.extend(options);
+        arguments.extend(["--files", &files]);
+        self.script(&arguments, |_| {})
     }
 
     fn script(&self, arguments: &[&str], more: impl FnOnce(&mut Command)) -> String {
@@ -261,8 +283,20 @@ pub(crate) struct Batch {
     pub(crate) last_sequence: i32,
     pub(crate) count: usize,
     pub(crate) is_control: bool,
+    /// The records' keys; empty where they have none.
+    pub(crate) keys: Vec<String>,
     /// The records' values.
     pub(crate) values: Vec<String>,
+}
+
+/// What a node wrote down of a producer on a partition.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) partition: i32,
+    pub(crate) producer_id: i64,
+    pub(crate) epoch: i16,
+    /// None where the newest entry is a transaction's end.
+    pub(crate) last_sequence: Option<i32>,
 }
 
 /// The values of a topic's records, by partition, in log order.
@@ -331,15 +365,7 @@ fn parse_dump(text: &str) -> Vec<Batch> {
     let mut partition = 0;
     for line in text.lines() {
         if let Some(path) = line.strip_prefix("Dumping ") {
-            let folder = Path::new(path)
-                .parent()
-                .and_then(Path::file_name)
-                .expect("a partition's folder");
-            let (_, number) = folder
-                .to_str()
-                .and_then(|name| name.rsplit_once('-'))
-                .expect("TOPIC-PARTITION");
-            partition = number.parse().expect("a partition number");
+            partition = partition_of(path);
         } else if line.starts_with("baseOffset: ") {
             batches.push(Batch {
                 partition,
@@ -350,20 +376,54 @@ fn parse_dump(text: &str) -> Vec<Batch> {
                 last_sequence: field(line, "lastSequence"),
                 count: field(line, "count"),
                 is_control: field(line, "isControl"),
+                keys: Vec::new(),
                 values: Vec::new(),
             });
-        } else if let (true, Some((_, value))) = (
+        } else if let (true, Some((head, value))) = (
             line.starts_with("| offset: "),
             line.split_once(" payload: "),
         ) {
-            batches
-                .last_mut()
-                .expect("records follow their batch")
-                .values
-                .push(value.to_owned());
+            let batch = batches.last_mut().expect("records follow their batch");
+            let key = head.split_once(" key: ").map_or("", |(_, key)| key);
+            batch.keys.push(key.to_owned());
+            batch.values.push(value.to_owned());
         }
     }
     batches
+}
+
+/// Reads the lines `producerId: 7 producerEpoch: 0 … lastSequence: 9 …`.
+fn parse_snapshots(text: &str) -> Vec<Snapshot> {
+    let mut snapshots = Vec::new();
+    let mut partition = 0;
+    for line in text.lines() {
+        if let Some(path) = line.strip_prefix("Dumping ") {
+            partition = partition_of(path);
+        } else if line.starts_with("producerId: ") {
+            snapshots.push(Snapshot {
+                partition,
+                producer_id: field(line, "producerId"),
+                epoch: field(line, "producerEpoch"),
+                last_sequence: line
+                    .contains("lastSequence: ")
+                    .then(|| field(line, "lastSequence")),
+            });
+        }
+    }
+    snapshots
+}
+
+/// The partition of a file in its log folder, TOPIC-PARTITION.
+fn partition_of(path: &str) -> i32 {
+    let folder = Path::new(path)
+        .parent()
+        .and_then(Path::file_name)
+        .expect("a partition's folder");
+    let (_, number) = folder
+        .to_str()
+        .and_then(|name| name.rsplit_once('-'))
+        .expect("TOPIC-PARTITION");
+    number.parse().expect("a partition number")
 }
 
 fn field<T: std::str::FromStr>(line: &str, name: &str) -> T {

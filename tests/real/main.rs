@@ -7,9 +7,13 @@
 #[cfg(test)]
 mod addresses;
 #[cfg(test)]
+mod check;
+#[cfg(test)]
 mod clients;
 #[cfg(test)]
 mod cluster;
+#[cfg(test)]
+mod experiments;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
@@ -21,9 +25,13 @@ mod kfaked;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod line;
+#[cfg(test)]
 mod lost_acks;
 #[cfg(test)]
 mod raw;
+#[cfg(test)]
+mod readme;
 #[cfg(test)]
 mod sasl;
 #[cfg(test)]

@@ -190,15 +190,26 @@ impl Connection {
     }
 }
 
-/// A batch of one record.
+/// A batch of one record, in its producer's first epoch.
 pub(crate) fn batch(producer_id: i64, sequence: i32, timestamp: i64, value: &str) -> Bytes {
+    batch_in_epoch(0, producer_id, sequence, timestamp, value)
+}
+
+/// The same in a later epoch.
+pub(crate) fn batch_in_epoch(
+    producer_epoch: i16,
+    producer_id: i64,
+    sequence: i32,
+    timestamp: i64,
+    value: &str,
+) -> Bytes {
     let record = Record {
         transactional: false,
         control: false,
         delete_horizon: false,
         partition_leader_epoch: -1,
         producer_id,
-        producer_epoch: 0,
+        producer_epoch,
         timestamp_type: TimestampType::Creation,
         offset: 0,
         sequence,

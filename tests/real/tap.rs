@@ -873,7 +873,7 @@ fn end(stream: &TcpStream) {
 }
 
 /// Correlation id, version and batches of a Produce request that is answered.
-fn produce_request(frame: &Bytes) -> Option<(i32, i16, Vec<BatchKey>)> {
+pub(crate) fn produce_request(frame: &Bytes) -> Option<(i32, i16, Vec<BatchKey>)> {
     let mut body = frame.slice(4..);
     let api = (&body[..]).get_i16();
     let version = (&body[2..]).get_i16();
@@ -910,7 +910,7 @@ fn produce_request(frame: &Bytes) -> Option<(i32, i16, Vec<BatchKey>)> {
 }
 
 /// Those of the request's batches that were answered with success.
-fn successes(
+pub(crate) fn successes(
     frame: &Bytes,
     version: i16,
     keys: &[BatchKey],

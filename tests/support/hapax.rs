@@ -132,6 +132,15 @@ impl Hapax {
         serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {page}"))
     }
 
+    /// Sends a signal by its name.
+    pub fn signal(&self, name: &str) {
+        let kill = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(self.child.id().to_string())
+            .status();
+        assert!(kill.expect("kill runs").success());
+    }
+
     /// How the process ended, once it does.
     pub fn ended(&mut self) -> ExitStatus {
         let mut status = None;

@@ -1,0 +1,269 @@
+//! `hapax check` and `hapax wait`: what can be said before, and while, hapax runs.
+//!
+//! Without `--connect` nothing is opened: the options are valid or not. With it
+//! the upstream is asked what a client would meet, in hapax's own few requests,
+//! and the slot table of `hapax run` says which port each broker would get. No
+//! step takes longer than `timeouts.connect`.
+//!
+//! | exit | meaning |
+//! |---|---|
+//! | 0 | nothing is wrong, or only what is said as a warning |
+//! | 69 | no bootstrap server serves, or a broker cannot be reached as it advertises itself: clients would fail |
+//! | 78 | the configuration is not valid, or does not fit: a local port is taken, a broker finds no port |
+
+mod advice;
+mod examine;
+mod ports;
+mod report;
+mod text;
+
+use std::env;
+use std::io::Write;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::runtime;
+use tokio::task::JoinSet;
+
+use crate::admin::client;
+use crate::cli::{self, CheckArgs, WaitArgs};
+use crate::config::{Config, HostPort};
+use crate::ids::NodeId;
+use crate::upstream::{Broker, Brokers, Own};
+use crate::wire::metadata::Cluster;
+
+use examine::{Examined, Fault, Found, examine};
+use report::{BrokerRow, Clients, ClusterRow, Problem, Report, Server, Severity};
+
+/// Addresses that are examined at a time.
+const AT_A_TIME: usize = 32;
+
+/// Runs `hapax check`; returns the exit code.
+pub fn command(args: CheckArgs, out: &mut impl Write) -> u8 {
+    let CheckArgs { connect, json, run } = args;
+    let mut report = match run.into_config() {
+        Err(error) => Report::invalid(&error.to_string()),
+        Ok(config) if connect => match block_on(look(&config)) {
+            Ok(report) => report,
+            Err(error) => {
+                eprintln!("hapax: cannot start: {error}");
+                return FAILED;
+            }
+        },
+        Ok(config) => Report::valid(Clients::of(&config, None)),
+    };
+    let variables = cli::unknown_variables(env::vars_os().map(|(name, _)| name));
+    let unknown = variables.iter().map(advice::unknown_variable);
+    report.problems.extend(unknown);
+    let text = match json {
+        true => format!("{}\n", report.json()),
+        false => text::render(&report),
+    };
+    // Whoever closed the output still gets the exit code.
+    let _ = out.write_all(text.as_bytes());
+    report.exit_code
+}
+
+/// Runs `hapax wait`; returns the exit code.
+pub fn wait(args: &WaitArgs) -> u8 {
+    match block_on(client::wait(args)) {
+        Ok(Ok(())) => DONE,
+        Ok(Err(error)) => {
+            eprintln!("hapax: {error}");
+            UNAVAILABLE
+        }
+        Err(error) => {
+            eprintln!("hapax: cannot start: {error}");
+            FAILED
+        }
+    }
+}
+
+fn block_on<T>(task: impl Future<Output = T>) -> std::io::Result<T> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let done = runtime.block_on(task);
+    // A resolver that answers late is not waited for.
+    runtime.shutdown_background();
+    Ok(done)
+}
+
+/// Everything that `--connect` looks at.
+async fn look(config: &Config) -> Report {
+    let own = Arc::new(Own::new(
+        config.listen.ip(),
+        std::iter::once(config.listen.port()).chain(config.broker_ports.clone()),
+    ));
+    let mut problems = Vec::new();
+    let examined = examine_all(&config.upstream, config.timeouts.connect, &own).await;
+    let seen = examined.iter().find_map(|examined| examined.kafka());
+    let servers = config.upstream.iter().zip(&examined);
+    // One that serves is enough: hapax tries them in turn.
+    let severity = match seen {
+        Some(_) => Severity::Warning,
+        None => Severity::Unreachable,
+    };
+    for (address, examined) in servers.clone() {
+        if let Found::Fault(fault) = &examined.found {
+            problems.push(advice::of_server(address, fault, severity));
+        }
+    }
+    let cluster = seen.and_then(|kafka| kafka.cluster.as_ref());
+    let brokers = match cluster {
+        Some(cluster) => {
+            let at = examined.iter().find(|examined| examined.is_of(cluster));
+            let elsewhere = at.and_then(|at| at.reached).map(|at| !is_local(at.ip()));
+            let view = BrokersView {
+                config,
+                own: &own,
+                elsewhere: elsewhere.unwrap_or(false),
+            };
+            view.look(cluster, &mut problems).await
+        }
+        None => Vec::new(),
+    };
+    if let Some(cluster) = cluster {
+        let others = servers.clone().filter(|(_, examined)| {
+            let other = examined.kafka().and_then(|kafka| kafka.cluster.as_ref());
+            other.is_some_and(|other| differ(cluster, other))
+        });
+        problems.extend(others.map(|(address, _)| advice::server_of_other_cluster(address)));
+    }
+    let ports = ports::look(config, &mut problems).await;
+    let clients = Clients::of(config, seen);
+    let report = Report {
+        upstream: servers
+            .map(|(a, examined)| Server::of(a, examined))
+            .collect(),
+        cluster: seen.map(ClusterRow::of),
+        brokers,
+        ports,
+        problems,
+        ..Report::valid(clients)
+    };
+    report.judged()
+}
+
+/// Examines addresses, not too many at a time; the answers keep their order.
+async fn examine_all(addresses: &[HostPort], patience: Duration, own: &Arc<Own>) -> Vec<Examined> {
+    let mut all = Vec::new();
+    for some in addresses.chunks(AT_A_TIME) {
+        let mut tasks = JoinSet::new();
+        for (at, address) in some.iter().cloned().enumerate() {
+            let own = Arc::clone(own);
+            tasks.spawn(async move { (at, examine(&address, patience, &own).await) });
+        }
+        let mut done = tasks.join_all().await;
+        done.sort_by_key(|(at, _)| *at);
+        all.extend(done.into_iter().map(|(_, examined)| examined));
+    }
+    all
+}
+
+/// What is needed to look at the brokers of a cluster.
+struct BrokersView<'a> {
+    config: &'a Config,
+    own: &'a Arc<Own>,
+    /// Whether the bootstrap server is on another machine.
+    elsewhere: bool,
+}
+
+impl BrokersView<'_> {
+    async fn look(&self, cluster: &Cluster, problems: &mut Vec<Problem>) -> Vec<BrokerRow> {
+        let table = self.table(cluster);
+        if table.is_empty() {
+            problems.push(advice::no_brokers());
+        }
+        let addresses: Vec<_> = table.iter().map(|b| b.reached_at.clone()).collect();
+        let patience = self.config.timeouts.connect;
+        let mut examined = examine_all(&addresses, patience, self.own).await;
+        for (broker, examined) in table.iter().zip(&mut examined) {
+            if self.is_advertised_by_hapax(&broker.reached_at) {
+                examined.found = Found::Fault(Fault::Loop);
+            }
+            if broker.port.is_none() {
+                problems.push(advice::no_port(broker, &self.config.broker_ports));
+            }
+            let other = examined.kafka().and_then(|kafka| kafka.cluster.as_ref());
+            if other.is_some_and(|other| differ(cluster, other)) {
+                examined.found = Found::Fault(Fault::OtherCluster);
+            }
+            if let Found::Fault(fault) = &examined.found {
+                let advice = advice::OfBroker {
+                    broker,
+                    upstream: &self.config.upstream,
+                    alone: table.len() == 1,
+                    elsewhere: self.elsewhere,
+                };
+                problems.push(advice.of(fault));
+            }
+        }
+        let shared = self.shared_homes(&table);
+        problems.extend(shared.into_iter().map(|(a, b)| advice::shared_home(a, b)));
+        let rows = table.iter().zip(&examined);
+        rows.map(|(broker, examined)| BrokerRow::of(broker, examined))
+            .collect()
+    }
+
+    /// What the slot table of `hapax run` makes of the brokers.
+    fn table(&self, cluster: &Cluster) -> Vec<Broker> {
+        let config = self.config;
+        let slots = Brokers::new(
+            config.upstream.clone(),
+            config.address_map.clone(),
+            &config.broker_ports,
+            &config.node_slots,
+            config.slot_grace,
+        );
+        for listed in &cluster.brokers {
+            // What no port is left for is in the table, too.
+            let _ = slots.learn(listed.node, &listed.host, listed.port, Instant::now());
+        }
+        let mut table = slots.all();
+        table.sort_by_key(|broker| broker.node.to_wire());
+        table
+    }
+
+    /// Brokers whose ids lead to one port: which gets it depends on which hapax
+    /// hears of first.
+    fn shared_homes<'b>(&self, table: &'b [Broker]) -> Vec<(&'b Broker, &'b Broker)> {
+        let range = &self.config.broker_ports;
+        let size = i32::from(range.end() - range.start()) + 1;
+        let loose = |b: &&Broker| !self.config.node_slots.contains_key(&b.node.to_wire());
+        let home = |node: NodeId| node.to_wire() % size;
+        let loose: Vec<_> = table.iter().filter(loose).collect();
+        let mut pairs = Vec::new();
+        for (at, broker) in loose.iter().enumerate() {
+            let mut earlier = loose[..at].iter();
+            if let Some(other) = earlier.find(|other| home(other.node) == home(broker.node)) {
+                pairs.push((*other, *broker));
+            }
+        }
+        pairs
+    }
+
+    /// Whether an address is the one that hapax tells its clients.
+    fn is_advertised_by_hapax(&self, address: &HostPort) -> bool {
+        let advertised = self.config.advertised_host.as_ref();
+        let ours = address.port == self.config.listen.port()
+            || self.config.broker_ports.contains(&address.port);
+        ours && advertised.is_some_and(|host| host.eq_ignore_ascii_case(&address.host))
+    }
+}
+
+fn differ(one: &Cluster, other: &Cluster) -> bool {
+    matches!((&one.id, &other.id), (Some(one), Some(other)) if one != other)
+}
+
+fn is_local(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
+const DONE: u8 = 0;
+const FAILED: u8 = 1;
+/// `EX_UNAVAILABLE` of sysexits.h.
+const UNAVAILABLE: u8 = 69;
+/// `EX_CONFIG` of sysexits.h.
+const CONFIGURATION: u8 = 78;

@@ -1,0 +1,470 @@
+//! Every configuration key, once: the flag, the environment variable, the path
+//! in the file, the default and the schema all come from this table.
+
+use std::ops::RangeInclusive;
+
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+
+use super::{ApiAccess, LogFormat, Mode};
+
+/// One configuration key.
+#[derive(Debug)]
+pub struct Key {
+    /// Where it is in the file, such as `sequence.windowBatches`.
+    pub path: &'static str,
+    /// Its flag, without the dashes.
+    pub flag: &'static str,
+    /// The heading of its flag in the help; empty for the first ones.
+    pub heading: &'static str,
+    /// What its values are.
+    pub kind: Kind,
+    /// What it is when nothing sets it, as it would be typed; empty stands
+    /// for none.
+    pub default: &'static str,
+    /// What it does, in a sentence.
+    pub doc: &'static str,
+}
+
+/// What the values of a key are.
+#[derive(Debug)]
+pub enum Kind {
+    /// `HOST:PORT`, several.
+    Servers,
+    /// Advertised addresses and reachable ones.
+    Mappings,
+    /// An address to listen on.
+    Listen,
+    /// A range of ports.
+    Ports,
+    /// A host, or none.
+    Host,
+    /// Ports by node id.
+    Slots,
+    /// A time, zero too.
+    Time,
+    /// A time that is not zero.
+    Wait,
+    /// A whole number.
+    Count(RangeInclusive<usize>),
+    /// A whole number of bytes.
+    Bytes(RangeInclusive<usize>),
+    /// True or false.
+    Switch,
+    /// One of these.
+    Choice(fn() -> Vec<PossibleValue>),
+    /// A log level, or directives.
+    Level,
+}
+
+/// The table. Keys of one section of the file need not stand together.
+pub static KEYS: &[Key] = &[
+    Key {
+        path: "upstream.bootstrap",
+        flag: "upstream",
+        heading: "",
+        kind: Kind::Servers,
+        default: "",
+        doc: "Bootstrap servers of the cluster; at least one is needed.",
+    },
+    Key {
+        path: "listen.bootstrap",
+        flag: "listen",
+        heading: "",
+        kind: Kind::Listen,
+        default: "127.0.0.1:19092",
+        doc: "Where clients bootstrap.",
+    },
+    Key {
+        path: "listen.brokerPorts",
+        flag: "broker-ports",
+        heading: "",
+        kind: Kind::Ports,
+        default: "19093-19192",
+        doc: "One local port per broker, on the same address.",
+    },
+    Key {
+        path: "sequence.mode",
+        flag: "mode",
+        heading: "",
+        kind: Kind::Choice(choices::<Mode>),
+        default: "absorb",
+        doc: "How far hapax may go with produce requests.",
+    },
+    Key {
+        path: "listen.advertisedHost",
+        flag: "listen-advertised-host",
+        heading: ADDRESSES,
+        kind: Kind::Host,
+        default: "",
+        doc: "Host that clients are told to connect to. Without it: the bind address, or the one \
+              that the client reached.",
+    },
+    Key {
+        path: "listen.nodeSlots",
+        flag: "listen-node-slots",
+        heading: ADDRESSES,
+        kind: Kind::Slots,
+        default: "",
+        doc: "Fixed ports of brokers, for gateways with replicas.",
+    },
+    Key {
+        path: "listen.slotGrace",
+        flag: "listen-slot-grace",
+        heading: ADDRESSES,
+        kind: Kind::Time,
+        default: "10m",
+        doc: "How long a vanished broker keeps its port.",
+    },
+    Key {
+        path: "upstream.addressMap",
+        flag: "upstream-address-map",
+        heading: ADDRESSES,
+        kind: Kind::Mappings,
+        default: "",
+        doc: "Where to connect for brokers whose advertised address cannot be reached from here.",
+    },
+    Key {
+        path: "sequence.windowBatches",
+        flag: "sequence-window-batches",
+        heading: SEQUENCES,
+        kind: Kind::Count(1..=1024),
+        default: "5",
+        doc: "Acknowledged batches to remember per producer and partition.",
+    },
+    Key {
+        path: "sequence.ttl",
+        flag: "sequence-ttl",
+        heading: SEQUENCES,
+        kind: Kind::Wait,
+        default: "5m",
+        doc: "How long an acknowledgement may answer a retry.",
+    },
+    Key {
+        path: "sequence.holdMax",
+        flag: "sequence-hold-max",
+        heading: SEQUENCES,
+        kind: Kind::Time,
+        default: "5s",
+        doc: "How long a batch waits for the one before it.",
+    },
+    Key {
+        path: "sequence.maxWindows",
+        flag: "sequence-max-windows",
+        heading: SEQUENCES,
+        kind: Kind::Count(1..=100_000_000),
+        default: "100000",
+        doc: "Producers times partitions to follow; more pass untracked.",
+    },
+    Key {
+        path: "sequence.shield45",
+        flag: "sequence-shield45",
+        heading: SEQUENCES,
+        kind: Kind::Switch,
+        default: "false",
+        doc: "Answer the fallout of a failed batch with its retriable error instead of error 45.",
+    },
+    Key {
+        path: "sequence.absorbTransactional",
+        flag: "sequence-absorb-transactional",
+        heading: SEQUENCES,
+        kind: Kind::Switch,
+        default: "false",
+        doc: "Absorb retries of transactional batches too.",
+    },
+    Key {
+        path: "limits.connections",
+        flag: "limits-connections",
+        heading: LIMITS,
+        kind: Kind::Count(1..=1_000_000),
+        default: "10000",
+        doc: "Client connections.",
+    },
+    Key {
+        path: "limits.frameBytes",
+        flag: "limits-frame-bytes",
+        heading: LIMITS,
+        kind: Kind::Bytes(1024..=0x7fff_ffff),
+        default: "104857600",
+        doc: "Bytes of one frame.",
+    },
+    Key {
+        path: "limits.orphans",
+        flag: "limits-orphans",
+        heading: LIMITS,
+        kind: Kind::Count(0..=1_000_000),
+        default: "1024",
+        doc: "Broker connections kept after their client went.",
+    },
+    Key {
+        path: "limits.inFlight",
+        flag: "limits-in-flight",
+        heading: LIMITS,
+        kind: Kind::Count(1..=1_000_000),
+        default: "1024",
+        doc: "Unanswered requests of one connection.",
+    },
+    Key {
+        path: "limits.collectedBytes",
+        flag: "limits-collected-bytes",
+        heading: LIMITS,
+        kind: Kind::Bytes(0..=1 << 40),
+        default: "268435456",
+        doc: "Bytes of unfinished requests that are collected, of all connections together.",
+    },
+    Key {
+        path: "timeouts.firstRequest",
+        flag: "timeouts-first-request",
+        heading: LIMITS,
+        kind: Kind::Wait,
+        default: "10m",
+        doc: "How long a client may be connected before its first request.",
+    },
+    Key {
+        path: "timeouts.connect",
+        flag: "timeouts-connect",
+        heading: LIMITS,
+        kind: Kind::Wait,
+        default: "10s",
+        doc: "How long reaching a broker may take.",
+    },
+    Key {
+        path: "timeouts.upstreamResponse",
+        flag: "timeouts-upstream-response",
+        heading: LIMITS,
+        kind: Kind::Wait,
+        default: "60s",
+        doc: "How long a broker's answer may take, on top of the request's own timeout.",
+    },
+    Key {
+        path: "drain.timeout",
+        flag: "drain-timeout",
+        heading: LIMITS,
+        kind: Kind::Time,
+        default: "25s",
+        doc: "How long SIGTERM waits for clients to hang up.",
+    },
+    Key {
+        path: "admin.listen",
+        flag: "admin-listen",
+        heading: OPERATION,
+        kind: Kind::Listen,
+        default: "127.0.0.1:9180",
+        doc: "Where metrics, probes and the API answer.",
+    },
+    Key {
+        path: "admin.api",
+        flag: "admin-api",
+        heading: OPERATION,
+        kind: Kind::Choice(choices::<ApiAccess>),
+        default: "loopback",
+        doc: "Who may read the API; metrics and probes answer everyone.",
+    },
+    Key {
+        path: "metrics.maxTopics",
+        flag: "metrics-max-topics",
+        heading: OPERATION,
+        kind: Kind::Count(0..=10_000),
+        default: "50",
+        doc: "Topics that have series of their own; the others are `other`.",
+    },
+    Key {
+        path: "workers",
+        flag: "workers",
+        heading: OPERATION,
+        kind: Kind::Count(0..=1024),
+        default: "0",
+        doc: "Worker threads; 0 is one per CPU that the process may use.",
+    },
+    Key {
+        path: "log.level",
+        flag: "log-level",
+        heading: OPERATION,
+        kind: Kind::Level,
+        default: "info",
+        doc: "What is logged: a level, or directives such as `info,hapax::session=debug`.",
+    },
+    Key {
+        path: "log.format",
+        flag: "log-format",
+        heading: OPERATION,
+        kind: Kind::Choice(choices::<LogFormat>),
+        default: "auto",
+        doc: "How log lines look; auto is text on a terminal and JSON otherwise.",
+    },
+];
+
+const ADDRESSES: &str = "Addresses";
+const SEQUENCES: &str = "Sequences";
+const LIMITS: &str = "Limits";
+const OPERATION: &str = "Operation";
+
+fn choices<T: ValueEnum>() -> Vec<PossibleValue> {
+    let values = T::value_variants().iter();
+    values.filter_map(ValueEnum::to_possible_value).collect()
+}
+
+impl Key {
+    /// The key at this path of the file.
+    pub fn at(path: &str) -> Option<&'static Self> {
+        KEYS.iter().find(|key| key.path == path)
+    }
+
+    /// Its environment variable.
+    pub fn variable(&self) -> String {
+        format!("HAPAX_{}", self.flag.to_uppercase().replace('-', "_"))
+    }
+
+    /// The section it is in, empty for the top of the file, and its name there.
+    pub fn place(&self) -> (&'static str, &'static str) {
+        self.path.split_once('.').unwrap_or(("", self.path))
+    }
+}
+
+impl Kind {
+    /// Whether a key takes several values, in the file and separated by commas.
+    pub fn is_many(&self) -> bool {
+        matches!(self, Self::Servers | Self::Mappings | Self::Slots)
+    }
+
+    /// What the help writes for a value.
+    pub fn placeholder(&self) -> &'static str {
+        match self {
+            Self::Servers => "HOST:PORT,…",
+            Self::Mappings => "ADVERTISED=REACHABLE,…",
+            Self::Listen => "ADDRESS:PORT",
+            Self::Ports => "FIRST-LAST",
+            Self::Host => "HOST",
+            Self::Slots => "ID=PORT,…",
+            Self::Time | Self::Wait => "TIME",
+            Self::Count(_) => "N",
+            Self::Bytes(_) => "BYTES",
+            Self::Switch => "BOOL",
+            Self::Choice(_) => "NAME",
+            Self::Level => "LEVEL",
+        }
+    }
+
+    /// What the file expects, in words that follow "give".
+    pub fn expected(&self) -> String {
+        match self {
+            Self::Servers => "a list of HOST:PORT, such as [kafka:9092]".to_owned(),
+            Self::Mappings => {
+                "a map of ADVERTISED: REACHABLE, such as {kafka-0.svc:9092: localhost:9092}"
+                    .to_owned()
+            }
+            Self::Listen => "ADDRESS:PORT, such as 127.0.0.1:19092".to_owned(),
+            Self::Ports => "FIRST-LAST, such as 19093-19192".to_owned(),
+            Self::Host => "a name or an address, or null".to_owned(),
+            Self::Slots => "a map of ID: PORT, such as {1: 19093}".to_owned(),
+            Self::Time => "a time such as 300ms, 5s, 10m or 1h".to_owned(),
+            Self::Wait => "a time above 0, such as 300ms, 5s, 10m or 1h".to_owned(),
+            Self::Count(range) => {
+                format!("a whole number from {} to {}", range.start(), range.end())
+            }
+            Self::Bytes(range) => {
+                format!("bytes, a number from {} to {}", range.start(), range.end())
+            }
+            Self::Switch => "true or false".to_owned(),
+            Self::Choice(choices) => {
+                let choices = choices();
+                let names: Vec<_> = choices.iter().map(PossibleValue::get_name).collect();
+                match names.split_last() {
+                    Some((last, [])) => (*last).to_owned(),
+                    Some((last, others)) => format!("{} or {last}", others.join(", ")),
+                    None => String::new(),
+                }
+            }
+            Self::Level => {
+                "error, warn, info, debug or trace, or directives such as info,hapax::session=debug"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// The path or flag that somebody may have meant by `name`, which is neither.
+pub fn nearest_path(name: &str) -> Option<&'static str> {
+    let own = fold(name);
+    let leaf = |path: &str| fold(path.rsplit('.').next().unwrap_or(path));
+    let own_leaf = leaf(name);
+    let far = |key: &&Key| {
+        let folded = [fold(key.path), fold(key.flag)];
+        let whole = folded.iter().map(|other| strsim::osa_distance(&own, other));
+        // The right name in the wrong section, or in none.
+        let moved = strsim::osa_distance(&own_leaf, &leaf(key.path)) + 1;
+        whole.min().unwrap_or(moved).min(moved)
+    };
+    let nearest = KEYS.iter().min_by_key(far)?;
+    let close = far(&nearest) <= tolerance(&own_leaf);
+    close.then_some(nearest.path)
+}
+
+/// The one of `names` that somebody may have meant by `name`.
+pub fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let far = |other: &&str| strsim::osa_distance(name, other);
+    let nearest = names.into_iter().min_by_key(far)?;
+    (far(&nearest) <= tolerance(name)).then_some(nearest)
+}
+
+/// As far apart as a typing error may be.
+fn tolerance(name: &str) -> usize {
+    (name.len() / 3).clamp(1, 4)
+}
+
+/// A name as it is meant, in whichever style it is written.
+fn fold(name: &str) -> String {
+    let letters = name.chars().filter(|c| !matches!(c, '-' | '_' | '.'));
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn paths_flags_and_variables_are_one_a_key() {
+        let count = |names: Vec<String>| names.into_iter().collect::<BTreeSet<_>>().len();
+        let names = |name: fn(&Key) -> String| KEYS.iter().map(name).collect();
+        assert_eq!(count(names(|key| key.path.to_owned())), KEYS.len());
+        assert_eq!(count(names(|key| key.flag.to_owned())), KEYS.len());
+        assert_eq!(count(names(Key::variable)), KEYS.len());
+    }
+
+    #[test]
+    fn a_flag_is_its_path_in_kebab_case_but_for_the_four_that_are_typed_most() {
+        let short = ["upstream", "listen", "broker-ports", "mode"];
+        for key in KEYS.iter().filter(|key| !short.contains(&key.flag)) {
+            let mut kebab = String::new();
+            for c in key.path.chars() {
+                match c {
+                    '.' => kebab.push('-'),
+                    c if c.is_uppercase() => kebab.extend(['-', c.to_ascii_lowercase()]),
+                    c => kebab.push(c),
+                }
+            }
+            assert_eq!(key.flag, kebab);
+        }
+    }
+
+    #[test]
+    fn a_mistyped_name_finds_its_key() {
+        for (name, expected) in [
+            ("sequence.windowBatchs", Some("sequence.windowBatches")),
+            ("sequence.window_batches", Some("sequence.windowBatches")),
+            ("mode", Some("sequence.mode")),
+            ("broker-ports", Some("listen.brokerPorts")),
+            ("upstream.bootstrapServers", None),
+            ("admin.lisen", Some("admin.listen")),
+            ("limits.frame-bytes", Some("limits.frameBytes")),
+            ("drain.timout", Some("drain.timeout")),
+            ("logLevel", Some("log.level")),
+            ("worker", Some("workers")),
+            ("entirely.different", None),
+        ] {
+            assert_eq!(nearest_path(name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! The events and verdicts of hapax.
+
+use super::produce::BATCHES_FORGOTTEN;
+use super::{Explanation, Subject};
+
+const TOLD: Explanation = Explanation {
+    subject: Subject::Told,
+    ..Explanation::BLANK
+};
+
+/// A retry was answered from an earlier acknowledgement.
+pub static DUPLICATE_ABSORBED: Explanation = Explanation {
+    name: "duplicate_absorbed",
+    aliases: &["absorbed", "duplicate"],
+    says: "A retry got the first acknowledgement again; nothing was written twice.",
+    raised: "hapax, for a batch with the numbers, length and checksum of one that the cluster \
+             acknowledged within --sequence-ttl, from the same client.",
+    causes: &[
+        "An acknowledgement that was lost on its way to the client.",
+        "A client whose request timeout is shorter than the cluster's answer.",
+    ],
+    hapax: "The client gets the offset of the first acknowledgement. The broker sees nothing.",
+    advice: &[
+        "Nothing is wrong with the data; a rising rate means that answers get lost or late.",
+        "Compare request timeouts with hapax_request_duration_seconds, and look at the network.",
+    ],
+    promql: &["rate(hapax_verdicts_total{verdict=\"duplicate_absorbed\"}[5m]) > 0"],
+    belief: Some(BATCHES_FORGOTTEN),
+    see: &["duplicate_forwarded", "idempotence"],
+    ..TOLD
+};
+
+/// A retry was left to the broker.
+pub static DUPLICATE_FORWARDED: Explanation = Explanation {
+    name: "duplicate_forwarded",
+    aliases: &["forwarded_duplicate"],
+    says: "A retry was left to the broker, which knows of the first copy.",
+    raised: "hapax, for a batch that is on its way, whose outcome is unknown, or which it may \
+             not answer itself.",
+    causes: &[
+        "Mode observe, or a transaction (--sequence-absorb-transactional is off).",
+        "The first copy is unanswered, or its connection was lost.",
+        "The retry came from another user, with acks=1, or later than --sequence-ttl.",
+    ],
+    hapax: "It forwards the retry. A broker that remembers the batch writes it once.",
+    advice: &[
+        "Nothing, unless the broker restarted or the records are a day old: then it may forget.",
+        "In mode observe: hapax run --mode absorb answers those that were acknowledged.",
+    ],
+    promql: &["rate(hapax_verdicts_total{verdict=\"duplicate_forwarded\"}[5m]) > 0"],
+    belief: Some(BATCHES_FORGOTTEN),
+    see: &["duplicate_absorbed", "idempotence"],
+    ..TOLD
+};
+
+/// Records are missing before a batch.
+pub static GAP: Explanation = Explanation {
+    name: "gap",
+    says: "Sequence numbers are missing before a batch.",
+    raised: "hapax, for a batch that does not begin where the one before it ended. The event's \
+             kind says which: predecessor_failed, never_seen or no_baseline.",
+    causes: &[
+        "predecessor_failed: the batch before it failed, and comes again as a rule.",
+        "never_seen: the records before it never came this way.",
+        "no_baseline: hapax began to look in mid-stream.",
+    ],
+    hapax: "It never fills a gap and refuses nothing because of one.",
+    advice: &["Look at the kind of the gap: only never_seen means that records are missing."],
+    promql: &["sum by (kind) (increase(hapax_gaps_total[1h])) > 0"],
+    see: &["never_seen", "predecessor_failed", "no_baseline", "45"],
+    ..TOLD
+};
+
+/// A gap behind a batch that failed.
+pub static PREDECESSOR_FAILED: Explanation = Explanation {
+    name: "predecessor_failed",
+    says: "The batch before this one failed and has not come again yet.",
+    raised: "hapax, when a batch arrives, or is even acknowledged, behind one that failed.",
+    causes: &[
+        "An error of the broker (3, 6, 19 and others); the client retries in order.",
+        "The client gave the failed batch up and goes on: its records are missing.",
+    ],
+    hapax: "In mode absorb the later batch is answered with a retriable error, three times at \
+            most, so that the failed one is written first.",
+    advice: &[
+        "Nothing, if it ends by itself: the retry of the failed batch closes the gap.",
+        "If it lasts, see the error before it, and the client's delivery timeout.",
+    ],
+    promql: &["increase(hapax_gaps_total{kind=\"predecessor_failed\"}[1h]) > 0"],
+    see: &["mirrored", "45", "gap"],
+    ..TOLD
+};
+
+/// A gap of which nobody saw the records.
+pub static NEVER_SEEN: Explanation = Explanation {
+    name: "never_seen",
+    says: "Records before this batch never came this way; the broker lacks them too.",
+    raised: "hapax, for a batch behind a gap, when the batches before the gap were seen.",
+    causes: &[
+        "The client counted messages that it had already reported as failed.",
+        "A defect of the client: sends at once that confuse its numbering.",
+        "A part of the client's traffic goes around hapax.",
+    ],
+    hapax: "It forwards the batch. The broker answers 45, if it remembers the producer.",
+    advice: &[
+        "Look at the producer in the event: its log has the failed sends; update its client.",
+        "All of a producer's connections have to go through hapax: see hapax producers.",
+    ],
+    promql: &[
+        "increase(hapax_gaps_total{kind=\"never_seen\"}[1h]) > 0",
+        "sum by (topic) (increase(hapax_missing_records_total[1h])) > 0",
+    ],
+    see: &["45", "gap"],
+    ..TOLD
+};
+
+/// A gap that is one only because hapax was not there before.
+pub static NO_BASELINE: Explanation = Explanation {
+    name: "no_baseline",
+    says: "The first batch that hapax sees of a producer or epoch is not its first.",
+    raised: "hapax, for a batch that does not begin at sequence 0, of which nothing earlier is \
+             known.",
+    causes: &[
+        "hapax was restarted, or put in front of a producer that already ran.",
+        "The producer was idle for so long that its window was dropped.",
+    ],
+    hapax: "It follows the producer from here on. Nothing before it can be absorbed.",
+    advice: &["Nothing: it is no error, and no record is missing because of it."],
+    promql: &["increase(hapax_gaps_total{kind=\"no_baseline\"}[1h]) > 0"],
+    see: &["gap"],
+    ..TOLD
+};
+
+/// A sequence range came again with other bytes.
+pub static SEQUENCE_REUSE: Explanation = Explanation {
+    name: "sequence_reuse",
+    aliases: &["reuse", "sequence_reuse_conflict"],
+    says: "Sequence numbers of one batch came again with other bytes.",
+    raised: "hapax, for a batch that has the numbers of a known one and another checksum.",
+    causes: &[
+        "KafkaJS, which stamps records anew on each retry: then it is a plain retry.",
+        "A defect of the client: two batches under the same numbers. One of them is lost.",
+        "An application that restores an old sequence from its own state.",
+    ],
+    hapax: "It forwards the batch. A broker acknowledges it and throws it away: it compares \
+            numbers, not bytes.",
+    advice: &[
+        "Compare what was sent with what is in the topic: a batch may be acknowledged and lost.",
+        "Not KafkaJS: update the client, and do not send from several threads into one batch.",
+    ],
+    promql: &["increase(hapax_verdicts_total{verdict=\"sequence_reuse\"}[1h]) > 0"],
+    see: &["idempotence", "46"],
+    ..TOLD
+};
+
+/// A batch repeats part of an acknowledged range.
+pub static OVERLAP: Explanation = Explanation {
+    name: "overlap",
+    says: "A batch repeats a part of known ones, or is older than all of them.",
+    raised: "hapax, for sequence numbers that lie partly or wholly within known ones, without \
+             being equal to one batch.",
+    causes: &[
+        "A client that batches retries anew.",
+        "A retry that is older than --sequence-window-batches.",
+    ],
+    hapax: "It forwards the batch; the broker answers 45, if it remembers the producer.",
+    advice: &[
+        "Raise --sequence-window-batches if retries come that late; else update the client.",
+        "Clients must retry batches as they were, or without idempotence.",
+    ],
+    promql: &["increase(hapax_verdicts_total{verdict=\"overlap\"}[1h]) > 0"],
+    belief: Some(BATCHES_FORGOTTEN),
+    see: &["45", "idempotence"],
+    ..TOLD
+};
+
+/// A batch of an older epoch.
+pub static STALE_EPOCH: Explanation = Explanation {
+    name: "stale_epoch",
+    says: "A batch has an older epoch than one that the cluster already accepted.",
+    raised: "hapax, by the epochs that it saw acknowledged on that partition.",
+    causes: &[
+        "A late copy from before an epoch bump: harmless, the broker refuses it.",
+        "An old instance of a transactional producer that goes on writing.",
+    ],
+    hapax: "It forwards the batch; the broker answers 47.",
+    advice: &["Nothing for a single one; many mean that an old instance still runs: stop it."],
+    promql: &["increase(hapax_verdicts_total{verdict=\"stale_epoch\"}[1h]) > 0"],
+    see: &["47", "epoch_bump", "fencing"],
+    ..TOLD
+};
+
+/// An epoch rose without a coordinator's answer saying so.
+pub static EPOCH_BUMP: Explanation = Explanation {
+    name: "epoch_bump",
+    says: "A producer raised its epoch by itself and begins its sequences at 0 again.",
+    raised: "hapax, for an epoch above the known one that no InitProducerId or EndTxn answer \
+             announced.",
+    causes: &[
+        "The client met an error, most often 45 or a batch that it gave up.",
+        "sarama raises it once for each message that failed.",
+    ],
+    hapax: "It forwards what comes. What the client sends anew has new numbers: if the first \
+            copies were written after all, they are in the log twice.",
+    advice: &[
+        "Look at the events before it: the error behind the bump is what to cure.",
+        "Consumers may see duplicates from this producer at that time.",
+    ],
+    promql: &["increase(hapax_producer_epoch_bumps_total[1h]) > 0"],
+    see: &["45", "disagreement", "idempotence"],
+    ..TOLD
+};
+
+/// A transactional producer was fenced.
+pub static FENCED_PRODUCER: Explanation = Explanation {
+    name: "fenced_producer",
+    says: "A transactional producer was shut out: there is a newer epoch of it.",
+    raised: "hapax, when a broker or coordinator answers a transactional producer 47 or 90; \
+             once for each producer id and epoch.",
+    causes: &[
+        "A second instance with the same transactional.id.",
+        "A transaction that took longer than transaction.timeout.ms.",
+    ],
+    hapax: "It relays the error and names the victim. The detail says whether the newer \
+            instance was seen here.",
+    advice: &[
+        "Give each running instance its own transactional.id, and keep transactions short.",
+        "If it is the old instance of a restart: nothing, it has to end.",
+    ],
+    promql: &["increase(hapax_fenced_producers_total[1h]) > 0"],
+    belief: Some(super::general::THREADS),
+    see: &["fencing", "90", "47"],
+    ..TOLD
+};
+
+/// A broker refused what follows on its own acknowledgement.
+pub static DISAGREEMENT: Explanation = Explanation {
+    name: "disagreement",
+    says: "The broker answered 45 to the very batch that follows its last success.",
+    raised: "hapax, when a batch in its turn gets 45 and no earlier copy of it may be in the log.",
+    causes: &[
+        "The broker lost its memory of the producer: truncation, a topic made anew.",
+        "Traffic of this producer that goes around hapax.",
+    ],
+    hapax: "It relays 45 and drops what it knew: the broker is the authority.",
+    advice: &[
+        "Check the topic for lost records: leader elections, deletion, unclean elections.",
+        "All of a producer's connections have to go through hapax.",
+    ],
+    promql: &["increase(hapax_events_total{event=\"disagreement\"}[1h]) > 0"],
+    see: &["45", "log_truncated"],
+    ..TOLD
+};
+
+/// A broker gave an offset out again.
+pub static LOG_TRUNCATED: Explanation = Explanation {
+    name: "log_truncated",
+    aliases: &["truncated", "truncation"],
+    says: "The broker gave an acknowledged offset out again: its log was cut.",
+    raised: "hapax, when a later batch is acknowledged at or below the offset of an earlier one.",
+    causes: &[
+        "An unclean leader election, or acks=1 and the loss of a leader.",
+        "The topic was deleted and created again.",
+    ],
+    hapax: "It drops what it knew of the producer on that partition, so that nothing lost is \
+            acknowledged again.",
+    advice: &[
+        "Acknowledged records are lost: find out from the brokers' logs how many.",
+        "acks=all, three replicas, min.insync.replicas=2, no unclean elections.",
+    ],
+    promql: &["increase(hapax_events_total{event=\"log_truncated\"}[1h]) > 0"],
+    see: &["disagreement"],
+    ..TOLD
+};
+
+static FORWARDED: Explanation = Explanation {
+    name: "forwarded",
+    says: "The batch went to the broker; nothing was known against it.",
+    raised: "hapax, for a batch in its turn, and for the retry of one that was not written.",
+    causes: &["Ordinary traffic."],
+    hapax: "It relays the broker's answer.",
+    advice: &["Nothing: this is what most batches should get."],
+    promql: &["rate(hapax_verdicts_total{verdict=\"forwarded\"}[5m])"],
+    see: &["idempotence"],
+    ..TOLD
+};
+
+static DUPLICATE_RESOLVED: Explanation = Explanation {
+    name: "duplicate_resolved",
+    says: "A retry of unknown outcome was found in the log.",
+    raised: "No one in this version: hapax does not read the log back.",
+    causes: &["None in this version."],
+    hapax: "It forwards such retries (duplicate_forwarded).",
+    advice: &["Nothing: it stays at 0."],
+    see: &["duplicate_forwarded"],
+    ..TOLD
+};
+
+static MIRRORED: Explanation = Explanation {
+    name: "mirrored",
+    says: "A batch got the error of the one before it, so that order is kept.",
+    raised: "hapax in mode absorb, for a batch that was never forwarded, behind one that failed \
+             or whose outcome is unknown.",
+    causes: &["An error of the broker for the batch before it: 3, 6, 19, 100 and others."],
+    hapax: "It answers 3, 6 or 100 if the failed batch got that, else 19. All of them say that \
+            nothing was written and that the client should retry. Three times at most for a \
+            batch, then it is forwarded.",
+    advice: &["Nothing, while it is short; else cure the error of the batch before it."],
+    promql: &["rate(hapax_verdicts_total{verdict=\"mirrored\"}[5m]) > 0"],
+    see: &["predecessor_failed", "19"],
+    ..TOLD
+};
+
+static REFUSED: Explanation = Explanation {
+    name: "refused",
+    says: "A batch was rejected by a proof or a policy.",
+    raised: "No one in this version: hapax has no mode that refuses.",
+    causes: &["None in this version."],
+    hapax: "It forwards; the broker judges.",
+    advice: &["Nothing: it stays at 0."],
+    see: &["idempotence"],
+    ..TOLD
+};
+
+static UNTRACKED: Explanation = Explanation {
+    name: "untracked",
+    says: "The batch is not followed: it passes, and its retry is not recognised.",
+    raised: "hapax, for batches without a producer id, in old formats, or above its limits.",
+    causes: &[
+        "enable.idempotence=false, or a client that has none.",
+        "acks=1 or retries=0 in Java, which switch the default idempotence off.",
+        "More windows than --sequence-max-windows.",
+    ],
+    hapax: "It forwards the batch unchanged.",
+    advice: &[
+        "Set enable.idempotence=true and acks=all on the producer.",
+        "hapax_limit_reached_total says whether a limit of hapax is the reason.",
+    ],
+    promql: &[
+        "rate(hapax_verdicts_total{verdict=\"untracked\"}[5m]) > 0",
+        "rate(hapax_limit_reached_total{limit=\"windows\"}[5m]) > 0",
+    ],
+    see: &["idempotence"],
+    ..TOLD
+};
+
+pub(super) static ALL: &[&Explanation] = &[
+    &DUPLICATE_ABSORBED,
+    &DUPLICATE_FORWARDED,
+    &DUPLICATE_RESOLVED,
+    &GAP,
+    &NEVER_SEEN,
+    &PREDECESSOR_FAILED,
+    &NO_BASELINE,
+    &SEQUENCE_REUSE,
+    &OVERLAP,
+    &STALE_EPOCH,
+    &EPOCH_BUMP,
+    &FENCED_PRODUCER,
+    &DISAGREEMENT,
+    &LOG_TRUNCATED,
+    &FORWARDED,
+    &MIRRORED,
+    &REFUSED,
+    &UNTRACKED,
+];
