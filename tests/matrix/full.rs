@@ -2,7 +2,8 @@
 //! through hapax. `tests/run clients` calls it; it writes the results and the
 //! README's table, and fails when a way differs from the other.
 //!
-//! `--clients a,b` and `--kafka 4.4.0,2.8.2` run a part, which writes nothing.
+//! `--clients a,b`, `--kafka 4.4.0,2.8.2` and `--operations plain,group` run a
+//! part, which writes nothing.
 
 #![allow(
     clippy::unwrap_used,
