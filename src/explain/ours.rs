@@ -146,7 +146,8 @@ pub static SEQUENCE_REUSE: Explanation = Explanation {
             numbers, not bytes.",
     advice: &[
         "Compare what was sent with what is in the topic: a batch may be acknowledged and lost.",
-        "Not KafkaJS: update the client, and do not send from several threads into one batch.",
+        "KafkaJS: give each message a timestamp; then its retries are known again, and absorbed.",
+        "Another client: update it, and do not send from several threads into one batch.",
     ],
     promql: &["increase(hapax_verdicts_total{verdict=\"sequence_reuse\"}[1h]) > 0"],
     see: &["idempotence", "46"],
