@@ -12,7 +12,10 @@ mod run;
 mod variables;
 mod wait;
 
-use clap::{Args, Parser, Subcommand};
+use std::env;
+
+use clap::builder::Resettable;
+use clap::{Arg, Args, CommandFactory, Error, FromArgMatches, Parser, Subcommand};
 
 use crate::config::HostPort;
 
@@ -32,6 +35,28 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// Reads the command line of this process. As everywhere, a variable that
+    /// is empty is as one that is not set.
+    ///
+    /// # Errors
+    ///
+    /// With what to print: help, or what is wrong.
+    pub fn read() -> Result<Self, Error> {
+        let mut command = Self::command().mut_subcommands(|command| command.mut_args(unless_empty));
+        let mut matches = command.try_get_matches_from_mut(env::args_os())?;
+        Self::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+    }
+}
+
+fn unless_empty(argument: Arg) -> Arg {
+    let value = argument.get_env().and_then(env::var_os);
+    match value {
+        Some(value) if value.is_empty() => argument.env(Resettable::Reset),
+        _ => argument,
+    }
 }
 
 /// What to do.
@@ -113,8 +138,6 @@ pub struct VersionArgs {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -1,9 +1,8 @@
 //! What errors, events and verdicts mean, in plain words.
 //!
 //! One table ([`all`]) is the source of `hapax explain`, of the words in the
-//! events API and of `explain/ERRORS.md`. The clients' behaviour is read from
-//! the sources of Kafka 4.4.0, librdkafka 2.15, franz-go `adb3a18`, sarama
-//! `bd98b3a` and KafkaJS 2.2.4; what could not be verified is not said.
+//! events API and of `explain/ERRORS.md`, whose head names the sources that
+//! the clients' behaviour is read from; what could not be verified is not said.
 
 mod coordinator;
 mod find;

@@ -223,26 +223,30 @@ impl Ledger {
                 producer.trouble(now, self.rules.ttl);
             }
         }
-        if settled.wake
-            && let Some((_, waiters)) = self.waiters.remove(&ticket.key)
-        {
-            for waiter in waiters {
-                waiter.wake();
-            }
+        if settled.wake {
+            self.wake(&ticket.key);
         }
         settled
     }
 
     /// Has `waker` woken when the window changes. Judge again afterwards:
-    /// the change may have come in between.
+    /// the change may have come in between, and if nothing else comes the
+    /// waker stays until the window goes.
     pub fn wait(&self, key: WindowKey, waker: &Waker) {
         let mut waiters = self.waiters.entry(key).or_default();
         if !waiters.iter().any(|w| w.will_wake(waker)) {
             waiters.push(waker.clone());
         }
         drop(waiters);
-        if let Some(mut window) = self.windows.get_mut(&key) {
-            window.wait_for();
+        match self.windows.get_mut(&key) {
+            Some(mut window) => window.wait_for(),
+            None => self.wake(&key),
+        }
+    }
+
+    fn wake(&self, key: &WindowKey) {
+        if let Some((_, waiters)) = self.waiters.remove(key) {
+            waiters.into_iter().for_each(Waker::wake);
         }
     }
 
@@ -271,25 +275,27 @@ impl Ledger {
         let mut swept = Swept::default();
         let crowded = self.windows() >= self.windows_max;
         let mut written_to = HashSet::new();
+        let mut gone = Vec::new();
         self.windows.retain(|key, window| {
-            if window.idle(IDLE_TIMEOUT, now) {
-                swept.idle += 1;
-                return false;
-            }
             let span = if window.unproven() {
                 UNPROVEN_TIMEOUT
             } else {
                 self.rules.ttl
             };
-            if crowded && window.idle(span, now) {
+            if window.idle(IDLE_TIMEOUT, now) {
+                swept.idle += 1;
+            } else if crowded && window.idle(span, now) {
                 swept.limit += 1;
-                return false;
+            } else {
+                written_to.insert(key.topic);
+                return true;
             }
-            written_to.insert(key.topic);
-            true
+            gone.push(*key);
+            false
         });
-        let gone = usize::try_from(swept.idle + swept.limit).unwrap_or(usize::MAX);
-        self.windows_count.fetch_sub(gone, Ordering::Relaxed);
+        self.windows_count.fetch_sub(gone.len(), Ordering::Relaxed);
+        // No waiter outlives its window: nothing would wake it any more.
+        gone.iter().for_each(|key| self.wake(key));
         self.producers.sweep(now);
         self.topics.sweep(&written_to);
         swept
@@ -442,6 +448,26 @@ mod tests {
         assert!(send(&ledger, 1, classify(49, None, -1, None)));
         assert_eq!(ledger.sweep(Time(3600)), Swept::default());
         assert_eq!(ledger.sweep(Time(3601)).idle, 1);
+    }
+
+    /// What was waited for may have come, and the window gone, before the
+    /// waiter is in the table.
+    #[test]
+    fn no_waiter_outlives_its_window() {
+        let ledger = ledger(10);
+        let waker = Waker::noop();
+        let key = WindowKey {
+            producer: ProducerId::from_wire(1).unwrap(),
+            topic: TopicKey(0),
+            partition: 0,
+        };
+        ledger.wait(key, waker);
+        assert!(ledger.waiters.is_empty(), "there is no window to wait for");
+        assert!(send(&ledger, 1, classify(49, None, -1, None)));
+        ledger.wait(key, waker);
+        assert_eq!(ledger.waiters.len(), 1);
+        assert_eq!(ledger.sweep(Time(3601)).idle, 1);
+        assert!(ledger.waiters.is_empty());
     }
 
     #[test]

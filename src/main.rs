@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::Parser;
 use hapax::admin::client::{self, ClientError};
 use hapax::cli::{self, Cli, Command, ConfigCommand, DevArgs, PrintArgs, RunArgs, VersionArgs};
 use hapax::config::settings::ConfigErrors;
@@ -16,7 +15,7 @@ use serde_json::json;
 use tokio::runtime;
 
 fn main() -> ExitCode {
-    let command = match Cli::try_parse() {
+    let command = match Cli::read() {
         Ok(cli) => cli.command,
         Err(error) => return unread(&error),
     };

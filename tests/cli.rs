@@ -146,6 +146,27 @@ fn a_variable_of_another_command_is_named_too_unless_its_flag_is_typed() {
 }
 
 #[test]
+fn an_empty_variable_is_as_one_that_is_not_set_in_every_command() {
+    for (command, variable) in [
+        ("producers", "HAPAX_ADMIN"),
+        ("events", "HAPAX_ADMIN"),
+        ("wait --max 0", "HAPAX_ADMIN"),
+        ("dev", "HAPAX_LISTEN"),
+        ("dev", "HAPAX_ADMIN_LISTEN"),
+        ("dev", "HAPAX_LOG_LEVEL"),
+    ] {
+        // Where dev refuses to run, its values have been read.
+        let kubernetes = ("KUBERNETES_SERVICE_HOST", "10.0.0.1");
+        let output = hapax(command).envs([(variable, ""), kubernetes]).output();
+        let error = String::from_utf8(output.unwrap().stderr).unwrap();
+        assert!(!error.contains("invalid value"), "{variable}: {error}");
+        if command == "dev" {
+            assert!(error.contains("not for Kubernetes"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn an_empty_variable_is_as_one_that_is_not_set() {
     let output = hapax("config print --origins --upstream a:1")
         .env("HAPAX_MODE", "")

@@ -1,6 +1,7 @@
 //! Which requests are answered, and with what: topics, offsets and groups.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::Hash;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -189,6 +190,15 @@ impl Call {
     }
 }
 
+/// What is asked for twice is answered once: otherwise a small request could
+/// ask for any amount of memory.
+fn once<T, K: Hash + Eq>(asked: Vec<T>, key: impl Fn(&T) -> K) -> impl Iterator<Item = T> {
+    let mut seen = HashSet::new();
+    asked
+        .into_iter()
+        .filter(move |asked| seen.insert(key(asked)))
+}
+
 /// A text of the protocol crate.
 pub(super) fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
@@ -216,7 +226,8 @@ fn metadata(shared: &Shared, request: MetadataRequest, version: i16) -> Metadata
         topics.all().map(|(name, t)| described(name, t)).collect()
     } else {
         let asked = request.topics.unwrap_or_default();
-        let find = asked.into_iter().map(|asked| {
+        let asked = once(asked, |asked| (asked.name.clone(), asked.topic_id));
+        let find = asked.map(|asked| {
             let name = asked.name.as_deref().map(StrBytes::as_str);
             let named = name.map_or(Named::Id(asked.topic_id), Named::Name);
             let mut error = named.unknown();
@@ -360,7 +371,10 @@ fn describe_configs(shared: &Shared, request: DescribeConfigsRequest) -> Describ
     const TOPIC: i8 = 2;
     const DYNAMIC_TOPIC_CONFIG: i8 = 1;
     let topics = shared.topics();
-    let results = request.resources.into_iter().map(|asked| {
+    let resources = once(request.resources, |asked| {
+        (asked.resource_type, asked.resource_name.clone())
+    });
+    let results = resources.map(|asked| {
         let result = DescribeConfigsResult::default()
             .with_resource_type(asked.resource_type)
             .with_resource_name(asked.resource_name.clone());
@@ -515,7 +529,8 @@ type Read = Vec<(TopicName, Vec<(i32, Committed)>)>;
 
 fn offset_fetch(shared: &Shared, request: OffsetFetchRequest, version: i16) -> OffsetFetchResponse {
     if version >= 8 {
-        let groups = request.groups.into_iter().map(|group| {
+        let groups = once(request.groups, |group| group.group_id.clone());
+        let groups = groups.map(|group| {
             let asked = |topics: Vec<_>| topics.into_iter().map(wanted_of_group).collect();
             let read = read(shared, &group.group_id, group.topics.map(asked));
             let topics = read.into_iter().map(|(name, partitions)| {
@@ -577,8 +592,8 @@ fn read(shared: &Shared, group: &str, wanted: Wanted) -> Read {
         leader_epoch: -1,
         metadata: StrBytes::default(),
     };
-    let of_topic = wanted.into_iter().map(|(topic, partitions)| {
-        let of_partition = partitions.into_iter().map(|partition| {
+    let of_topic = once(wanted, |(topic, _)| topic.clone()).map(|(topic, partitions)| {
+        let of_partition = once(partitions, |partition| *partition).map(|partition| {
             let found = committed.get(&(topic.to_string(), partition));
             (partition, found.unwrap_or(&nothing).clone())
         });

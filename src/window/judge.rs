@@ -61,20 +61,22 @@ impl Window {
         if self.epoch != Some(batch.epoch) {
             return false;
         }
+        // Also false of what lies half the sequence space away or more.
+        let behind = |first, count| batch.first.distance(first) >= i64::from(count);
         let mut end = last.end();
         for attempt in &self.open {
             let sent = &attempt.batch;
-            if attempt.state != State::Sent || sent.epoch != batch.epoch || sent.first != end {
+            if attempt.state != State::Sent
+                || sent.epoch != batch.epoch
+                || sent.first != end
+                || !behind(sent.first, sent.count)
+            {
                 return false;
             }
             end = sent.end();
         }
         // A cluster that forgot may have taken overlapping batches.
-        end == batch.first
-            && self
-                .acked
-                .iter()
-                .all(|f| batch.first.distance(f.end()) >= 0)
+        end == batch.first && self.acked.iter().all(|f| behind(f.first, f.count))
     }
 
     /// The verdict on a batch that [`Self::is_next`]: what [`Self::judge_any`]

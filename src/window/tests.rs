@@ -810,6 +810,23 @@ fn sequences_are_followed_across_the_wrap() {
     ));
 }
 
+/// Anybody can announce that many records; the short way of judging must not
+/// take them for less than they span.
+#[test]
+fn batches_that_span_half_the_sequence_space_are_known_again() {
+    let half = 1 << 30;
+    let mut w = World::new();
+    w.acked(5);
+    let _ = w.send(batch(0, 50, half - 45));
+    assert_eq!(w.class(batch(0, 5 + half.cast_signed(), 1)), Class::Overlap);
+
+    let mut w = World::new();
+    w.acked(1);
+    let _ = w.send(batch(0, 10, half));
+    let _ = w.send(batch(0, 10 + half.cast_signed(), half));
+    assert_eq!(w.class(batch(0, 10, half)), Class::DuplicateInFlight);
+}
+
 #[test]
 fn a_withdrawn_request_leaves_no_trace() {
     let mut w = World::new();

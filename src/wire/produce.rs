@@ -242,16 +242,6 @@ impl Walk {
     pub fn skip(&self) -> usize {
         self.skip
     }
-
-    /// Partitions of the current topic that the sink has not seen.
-    pub fn partitions_left(&self) -> usize {
-        self.partitions
-    }
-
-    /// Topics that the sink has not seen.
-    pub fn topics_left(&self) -> usize {
-        self.topics
-    }
 }
 
 fn check_version(version: i16, oldest: i16) -> Result<(), WireError> {
@@ -827,7 +817,7 @@ mod tests {
                     let second = walk.advance(&rest, &mut seen).unwrap();
                     assert_eq!(first + second, body.len(), "version {version} at {split}");
                     assert!(walk.done());
-                    assert_eq!((walk.skip(), walk.topics_left()), (0, 0));
+                    assert_eq!((walk.skip(), walk.topics), (0, 0));
                     assert_eq!(seen, expected, "version {version} at {split}");
                 }
             }
@@ -845,10 +835,7 @@ mod tests {
             let consumed = walk.advance(&carry, &mut seen).unwrap();
             carry.drain(..consumed);
             assert!(carry.len() <= 5 + 1 + batch::HEADER);
-            assert_eq!(
-                walk.topics_left(),
-                2 * seen.fronts.len() - seen.topics.len()
-            );
+            assert_eq!(walk.topics, 2 * seen.fronts.len() - seen.topics.len());
         }
         assert!(walk.done() && carry.is_empty());
     }

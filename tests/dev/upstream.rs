@@ -433,3 +433,47 @@ fn transactions_are_refused_with_a_reason() {
     let error = client.init_producer(4, Some("payments"));
     assert!(error.unwrap_err().to_string().contains("answered"));
 }
+
+/// Otherwise a small request could have an answer of any size made.
+#[test]
+fn what_is_asked_for_twice_is_answered_once() {
+    let (address, _) = start(RETENTION_BYTES);
+    let mut client = Client::connect(&address).unwrap();
+    client.create_topic("orders", 2, &[]).unwrap();
+    let many = 10_000;
+
+    let topic = MetadataRequestTopic::default().with_name(Some(topic_name("orders")));
+    let metadata = MetadataRequest::default().with_topics(Some(vec![topic; many]));
+    let told = client.call(12, &metadata).unwrap();
+    assert_eq!(told.topics.len(), 1);
+    assert_eq!(told.topics[0].partitions.len(), 2);
+
+    let resource = DescribeConfigsResource::default()
+        .with_resource_type(2)
+        .with_resource_name(text("orders"));
+    let configs = DescribeConfigsRequest::default().with_resources(vec![resource; many]);
+    assert_eq!(client.call(4, &configs).unwrap().results.len(), 1);
+
+    let partitions = vec![0; many];
+    let topic = OffsetFetchRequestTopics::default()
+        .with_name(topic_name("orders"))
+        .with_partition_indexes(partitions.clone());
+    let group = OffsetFetchRequestGroup::default()
+        .with_group_id(GroupId(text("readers")))
+        .with_topics(Some(vec![topic; 2]));
+    let offsets = OffsetFetchRequest::default().with_groups(vec![group; 2]);
+    let told = client.call(8, &offsets).unwrap();
+    assert_eq!(told.groups.len(), 1);
+    assert_eq!(told.groups[0].topics.len(), 1);
+    assert_eq!(told.groups[0].topics[0].partitions.len(), 1);
+
+    let topic = OffsetFetchRequestTopic::default()
+        .with_name(topic_name("orders"))
+        .with_partition_indexes(partitions);
+    let offsets = OffsetFetchRequest::default()
+        .with_group_id(GroupId(text("readers")))
+        .with_topics(Some(vec![topic; 2]));
+    let told = client.call(7, &offsets).unwrap();
+    assert_eq!(told.topics.len(), 1);
+    assert_eq!(told.topics[0].partitions.len(), 1);
+}
