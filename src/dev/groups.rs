@@ -227,6 +227,11 @@ impl Groups {
     }
 }
 
+/// A copy of its own: a group outlives the request that it would keep.
+fn owned(text: &StrBytes) -> StrBytes {
+    StrBytes::from_string(text.to_string())
+}
+
 impl Group {
     fn join(
         &mut self,
@@ -259,7 +264,7 @@ impl Group {
             Phase::Syncing => true,
             Phase::Empty | Phase::Joining => false,
         };
-        self.protocol_type = request.protocol_type;
+        self.protocol_type = owned(&request.protocol_type);
         let member = self.members.entry(id.clone()).or_insert_with(|| Member {
             instance: None,
             session,
@@ -372,7 +377,7 @@ impl Group {
         if !self.members.contains_key(&self.leader) {
             self.leader = self.members.keys().next().cloned().unwrap_or_default();
         }
-        let chosen = self.common().next().cloned();
+        let chosen = self.common().next().map(owned);
         self.protocol = chosen.unwrap_or_default();
         for id in self.members.keys().cloned().collect::<Vec<_>>() {
             if let Some(member) = self.members.get_mut(&id) {
