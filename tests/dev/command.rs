@@ -3,8 +3,10 @@
 use std::net::{TcpListener, TcpStream};
 
 use crate::process::{Dev, hapax};
+use crate::support::await_until;
 use crate::support::hapax as support;
 use crate::support::hapax::free_range;
+use crate::support::raw::{Client, PATIENCE};
 
 /// The numbers of a row of the tally: sent, retried, absorbed, written,
 /// duplicates. A dash is no number.
@@ -97,6 +99,26 @@ fn a_reader_who_has_seen_enough_ends_it_without_a_complaint() {
     dev.line("DEV UPSTREAM");
     dev.close_output();
     assert_eq!(dev.ended().code(), Some(0));
+}
+
+#[test]
+fn a_connection_for_which_there_is_no_place_is_closed() {
+    let mut dev = Dev::start("--no-demo");
+    let upstream = dev.addresses().upstream;
+    let connect = || Client::connect(&upstream).unwrap();
+    // Served, so that each has its place before the next one comes.
+    let served: Vec<_> = (0..512)
+        .map(|_| {
+            let mut client = connect();
+            client.api_versions(3).unwrap();
+            client
+        })
+        .collect();
+    assert!(connect().is_closed(PATIENCE));
+    drop(served);
+    await_until("a place to be free again", PATIENCE, || {
+        connect().api_versions(3).is_ok()
+    });
 }
 
 #[track_caller]
