@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -83,6 +84,51 @@ fn usage_errors_exit_64_and_help_exits_0() {
     check("--version", 0, env!("CARGO_PKG_VERSION"));
     check("config", 64, "Usage:");
     check("completion ksh", 64, "possible values: bash");
+}
+
+#[test]
+fn a_mistyped_variable_is_named_where_its_value_is_missing() {
+    let output = hapax("run").env("HAPAX_UPSTRAEM", "a:1").output().unwrap();
+    expect(&output, 64, "no upstream");
+    expect(&output, 64, "did you mean HAPAX_UPSTREAM?");
+}
+
+#[test]
+fn an_output_that_takes_no_more_is_an_error() {
+    for arguments in [
+        "config print --upstream a:1",
+        "config schema",
+        "check --upstream a:1",
+        "explain 45",
+        "completion bash",
+        "man",
+        "version",
+    ] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = hapax(arguments).stdout(full).output().unwrap();
+        expect(&output, 1, "cannot print: No space left");
+    }
+}
+
+#[test]
+fn an_empty_variable_is_not_set_for_the_other_commands_either() {
+    // Nothing listens at the default address, or another hapax does: either way
+    // it is asked.
+    let output = hapax("wait --max 0").env("HAPAX_ADMIN", "").output();
+    let output = output.unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!error.contains("invalid value"), "{error}");
+    let output = hapax("dev --once --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0")
+        .env("HAPAX_LISTEN", "")
+        .env("HAPAX_LOG_LEVEL", "")
+        .output();
+    expect(&output.unwrap(), 0, "duplicates in the log");
+}
+
+#[test]
+fn explain_of_nothing_is_the_list() {
+    let output = hapax("explain").arg("").output().unwrap();
+    expect(&output, 0, "Errors of the protocol");
 }
 
 #[test]

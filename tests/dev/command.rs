@@ -1,5 +1,6 @@
 //! The command as a person meets it.
 
+use std::fs::File;
 use std::net::{TcpListener, TcpStream};
 
 use crate::process::{Dev, hapax};
@@ -99,6 +100,18 @@ fn a_reader_who_has_seen_enough_ends_it_without_a_complaint() {
     dev.line("DEV UPSTREAM");
     dev.close_output();
     assert_eq!(dev.ended().code(), Some(0));
+}
+
+#[test]
+fn an_output_that_takes_no_more_is_an_error() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let output = hapax("--once --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0")
+        .stdout(full)
+        .output()
+        .unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("cannot print"), "{error}");
 }
 
 #[test]
