@@ -61,8 +61,13 @@ pub fn command(args: CheckArgs, out: &mut impl Write) -> u8 {
         false => text::render(&report),
     };
     // Whoever closed the output still gets the exit code.
-    let _ = out.write_all(text.as_bytes());
-    report.exit_code
+    match cli::write_output(out, text.as_bytes()) {
+        Ok(()) => report.exit_code,
+        Err(error) => {
+            eprintln!("hapax: cannot print: {error}");
+            FAILED
+        }
+    }
 }
 
 /// Runs `hapax wait`; returns the exit code.

@@ -8,14 +8,12 @@ mod config;
 mod dev;
 mod explain;
 mod generate;
+mod output;
 mod run;
 mod variables;
 mod wait;
 
-use std::env;
-
-use clap::builder::Resettable;
-use clap::{Arg, Args, CommandFactory, Error, FromArgMatches, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 use crate::config::HostPort;
 
@@ -24,6 +22,7 @@ pub use self::config::{ConfigArgs, ConfigCommand, PrintArgs};
 pub use self::dev::DevArgs;
 pub use self::explain::ExplainArgs;
 pub use self::generate::{CompletionArgs, man};
+pub use self::output::write_output;
 pub use self::run::RunArgs;
 pub use self::variables::{UnknownVariable, unknown_variables, variable_behind};
 pub use self::wait::WaitArgs;
@@ -35,28 +34,6 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
-}
-
-impl Cli {
-    /// Reads the command line of this process. As everywhere, a variable that
-    /// is empty is as one that is not set.
-    ///
-    /// # Errors
-    ///
-    /// With what to print: help, or what is wrong.
-    pub fn read() -> Result<Self, Error> {
-        let mut command = Self::command().mut_subcommands(|command| command.mut_args(unless_empty));
-        let mut matches = command.try_get_matches_from_mut(env::args_os())?;
-        Self::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
-    }
-}
-
-fn unless_empty(argument: Arg) -> Arg {
-    let value = argument.get_env().and_then(env::var_os);
-    match value {
-        Some(value) if value.is_empty() => argument.env(Resettable::Reset),
-        _ => argument,
-    }
 }
 
 /// What to do.
@@ -139,6 +116,7 @@ pub struct VersionArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
 
     #[test]
     fn the_definition_of_the_command_line_holds() {

@@ -18,7 +18,7 @@ mod topics;
 mod upstream;
 
 use std::env;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl DevError {
             // EX_CONFIG of sysexits.h.
             Self::Kubernetes | Self::Reachable { .. } | Self::NoNextPort(_) | Self::Config(_) => 78,
             // Whoever closed the output has seen enough.
-            Self::Demo(DemoError::Print(_)) => 0,
+            Self::Demo(DemoError::Print(error)) if error.kind() == ErrorKind::BrokenPipe => 0,
             Self::Taken { .. }
             | Self::Run(_)
             | Self::Start(_)

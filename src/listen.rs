@@ -14,6 +14,7 @@ use crate::session::{Door, Shared};
 use crate::upstream::{Brokers, Own};
 use crate::window::{Mode, Rules};
 use crate::workers::{Workers, new_runtime, ticks};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -95,6 +96,7 @@ pub async fn serve(
     begun: impl FnOnce(Started),
     mut end: impl AsyncFnMut(),
 ) -> Result<Exit, RunError> {
+    make_room_for_connections(config.limits.connections);
     let admin_address = config.admin.listen;
     let bootstrap = bind(config.listen, "--listen", admin_address).await?;
     config.listen = bootstrap.local_addr()?;
@@ -132,6 +134,26 @@ pub async fn serve(
 
     end().await;
     Ok(drain(&shared, end).await)
+}
+
+/// Raises the soft limit of file descriptors to the hard one, and says where
+/// that is still less than `connections` may take: two each.
+fn make_room_for_connections(connections: usize) {
+    let before = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: before.maximum,
+        ..before
+    };
+    // Systems that refuse what they call unlimited leave it as it was.
+    let after = setrlimit(Resource::Nofile, raised).map_or(before, |()| raised);
+    let needed = u64::try_from(connections).unwrap_or(u64::MAX) * 2;
+    if let Some(descriptors) = after.current.filter(|current| *current < needed) {
+        tracing::warn!(
+            descriptors,
+            connections,
+            "file descriptors will be short before limits.connections is reached: two are needed for each; raise `ulimit -Hn`, or lower the limit"
+        );
+    }
 }
 
 /// Binds what `flag` says; where that fails, looks whether another hapax is

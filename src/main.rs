@@ -1,7 +1,7 @@
 //! Start-up checklist and exit codes.
 
 use std::env;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::runtime;
 
 fn main() -> ExitCode {
-    let command = match Cli::read() {
+    let command = match Cli::from_typed() {
         Ok(cli) => cli.command,
         Err(error) => return unread(&error),
     };
@@ -59,6 +59,8 @@ fn run(args: RunArgs) -> ExitCode {
         _ => Err(errors.into()),
     };
     if let Err(errors @ ConfigErrors { usage: true, .. }) = &config {
+        // What is missing may be there under a name with a typing error.
+        warn_of_variables();
         return fail(USAGE, errors);
     }
     logging::init(&settings.log());
@@ -127,13 +129,7 @@ fn banner(config: &Config) {
 
 /// Shows what can be read even where it makes no sense together; then says so.
 fn print_config(args: PrintArgs) -> ExitCode {
-    for variable in cli::unknown_variables(env::vars_os().map(|(name, _)| name)) {
-        let nearest = variable
-            .nearest
-            .map(|name| format!(": did you mean {name}?"));
-        let (name, nearest) = (variable.name, nearest.unwrap_or_default());
-        eprintln!("hapax: warning: {name} is no variable of hapax{nearest}");
-    }
+    warn_of_variables();
     let (settings, errors) = args.run.settle();
     if !errors.is_empty() {
         return fail(CONFIGURATION, &ConfigErrors::from(errors));
@@ -145,10 +141,22 @@ fn print_config(args: PrintArgs) -> ExitCode {
     }
 }
 
+/// Variables that mean nothing, for a person.
+fn warn_of_variables() {
+    for variable in cli::unknown_variables(env::vars_os().map(|(name, _)| name)) {
+        let nearest = variable
+            .nearest
+            .map(|name| format!(": did you mean {name}?"));
+        let (name, nearest) = (variable.name, nearest.unwrap_or_default());
+        eprintln!("hapax: warning: {name} is no variable of hapax{nearest}");
+    }
+}
+
 fn show(text: &[u8]) -> ExitCode {
-    // Whoever closed the output does not want it.
-    let _ = io::stdout().write_all(text);
-    ExitCode::from(DONE)
+    match cli::write_output(&mut io::stdout(), text) {
+        Ok(()) => ExitCode::from(DONE),
+        Err(error) => fail(FAILED, &format!("cannot print: {error}")),
+    }
 }
 
 /// Says what is wrong, a line each.

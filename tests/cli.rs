@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -32,6 +33,10 @@ fn expect(output: &Output, code: i32, said: &str) {
     assert!(text.contains(said), "{text}");
 }
 
+/// On free ports, before an upstream that is not there.
+const RUN: &str = "run --upstream 127.0.0.1:9 --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 \
+                   --log-format json";
+
 /// A running hapax, ended when it is dropped.
 struct Running {
     process: Child,
@@ -40,11 +45,11 @@ struct Running {
 
 impl Running {
     fn start() -> Self {
-        let mut process = hapax("run --upstream 127.0.0.1:9 --listen 127.0.0.1:0")
-            .args(["--admin-listen", "127.0.0.1:0", "--log-format", "json"])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::of(&mut hapax(RUN))
+    }
+
+    fn of(command: &mut Command) -> Self {
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let admin = lines.find_map(|line| {
             let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
@@ -83,6 +88,61 @@ fn usage_errors_exit_64_and_help_exits_0() {
     check("--version", 0, env!("CARGO_PKG_VERSION"));
     check("config", 64, "Usage:");
     check("completion ksh", 64, "possible values: bash");
+}
+
+#[test]
+fn a_mistyped_variable_is_named_where_its_value_is_missing() {
+    let output = hapax("run").env("HAPAX_UPSTRAEM", "a:1").output().unwrap();
+    expect(&output, 64, "no upstream");
+    expect(&output, 64, "did you mean HAPAX_UPSTREAM?");
+}
+
+#[test]
+fn an_output_that_takes_no_more_is_an_error() {
+    for arguments in [
+        "config print --upstream a:1",
+        "config schema",
+        "check --upstream a:1",
+        "explain 45",
+        "completion bash",
+        "man",
+        "version",
+    ] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = hapax(arguments).stdout(full).output().unwrap();
+        expect(&output, 1, "cannot print: No space left");
+    }
+}
+
+#[test]
+fn every_descriptor_that_the_system_gives_is_used() {
+    let program = env!("CARGO_BIN_EXE_hapax");
+    let limited = |limit: &str| {
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &format!("ulimit {limit} 300; exec {program} {RUN}")]);
+        shell
+    };
+    let hapax = Running::of(&mut limited("-Sn"));
+    let limits = format!("/proc/{}/limits", hapax.process.id());
+    let limits = std::fs::read_to_string(limits).unwrap();
+    let files = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let mut files = files.unwrap().split_whitespace().skip(3);
+    assert_eq!(files.next(), files.next(), "{limits}");
+
+    let mut hapax = limited("-n").stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(hapax.stderr.take().unwrap()).lines();
+    let short = lines.find(|line| line.as_ref().unwrap().contains("file descriptors"));
+    assert!(short.unwrap().unwrap().contains("\"descriptors\":300"));
+    hapax.kill().unwrap();
+    hapax.wait().unwrap();
+}
+
+#[test]
+fn explain_of_nothing_is_the_list() {
+    let output = hapax("explain").arg("").output().unwrap();
+    expect(&output, 0, "Errors of the protocol");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! `hapax explain`.
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use clap::Args;
 
+use super::write_output;
 use crate::explain;
 
 /// `hapax explain`.
@@ -23,11 +24,13 @@ impl ExplainArgs {
     /// Prints what is asked for; 64 when nothing has that name.
     pub fn run(&self) -> ExitCode {
         match self.answer() {
-            Ok(answer) => {
-                // Whoever closed the output does not want it.
-                let _ = io::stdout().write_all(answer.as_bytes());
-                ExitCode::SUCCESS
-            }
+            Ok(answer) => match write_output(&mut io::stdout(), answer.as_bytes()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("hapax: cannot print: {error}");
+                    ExitCode::FAILURE
+                }
+            },
             Err(unknown) => {
                 eprintln!("hapax: {unknown}");
                 ExitCode::from(USAGE)
@@ -36,7 +39,8 @@ impl ExplainArgs {
     }
 
     fn answer(&self) -> Result<String, explain::Unknown> {
-        if self.what.is_empty() {
+        // A shell's empty variable asks for no more than nothing does.
+        if self.what.iter().all(|word| word.trim().is_empty()) {
             let list = if self.json {
                 explain::list_json()
             } else {

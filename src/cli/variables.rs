@@ -4,8 +4,8 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 
-use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, FromArgMatches};
 
 use super::Cli;
 use crate::config::keys::{self, KEYS, Key};
@@ -45,6 +45,31 @@ pub fn unknown_variables<N: AsRef<OsStr>>(
         .collect();
     unknown.sort_by(|a, b| a.name.cmp(&b.name));
     unknown
+}
+
+impl Cli {
+    /// What was typed. An empty variable is as one that is not set, for every
+    /// command.
+    ///
+    /// # Errors
+    ///
+    /// Where the command line is none, or asks for help.
+    pub fn from_typed() -> Result<Self, clap::Error> {
+        let mut matches = without_empty_variables(Self::command()).try_get_matches()?;
+        Self::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut Self::command()))
+    }
+}
+
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(|argument| {
+            let set = argument.get_env().and_then(env::var_os);
+            if set.is_some_and(|value| value.is_empty()) {
+                return argument.env(None::<&'static str>);
+            }
+            argument
+        })
+        .mut_subcommands(without_empty_variables)
 }
 
 /// The environment variable whose value an error is about: clap names only the

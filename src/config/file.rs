@@ -190,6 +190,15 @@ fn names_in(path: &str) -> Vec<&'static str> {
     names
 }
 
+/// How the first key of a section is written, or that of the file.
+fn section_example(path: &str) -> String {
+    let mut keys = KEYS.iter().map(Key::place);
+    let first = keys.find(|(section, _)| path.is_empty() || *section == path);
+    first.map_or_else(String::new, |(section, name)| {
+        format!("`{name}:` below `{section}:`")
+    })
+}
+
 fn unknown(section: &str, path: String) -> FileError {
     let names = names_in(section);
     let name = path.strip_prefix(section).unwrap_or(&path);
@@ -239,7 +248,7 @@ pub enum FileError {
     #[error("tags (!) are not read here: leave it out, or quote a text that begins with !")]
     Tag,
     /// A list or text where keys belong.
-    #[error("{} {found}: give keys and values, such as `mode: absorb` below `sequence:`", if path.is_empty() { "the file is".to_owned() } else { format!("{path} is") })]
+    #[error("{} {found}: give keys and values, such as {}", if path.is_empty() { "the file is".to_owned() } else { format!("{path} is") }, section_example(path))]
     NoSection {
         /// The section, empty for the file.
         path: String,
@@ -473,10 +482,15 @@ mod tests {
             (
                 "upstream: kafka:9092",
                 1,
-                "upstream is text: give keys and values",
+                "upstream is text: give keys and values, such as `bootstrap:` below `upstream:`",
             ),
             ("sequence:\n\tmode: observe", 2, "a tab indents this line"),
             ("sequence:\n  mode: observe\n ttl: 5m", 3, "this is no YAML"),
+            (
+                "upstream:\n bootstrap: kafka:9092\n  addressMap: {}",
+                3,
+                "is the line indented like its neighbours?",
+            ),
             ("listen:\n  bootstrap: [::]:19092", 2, "wants quotes"),
             ("workers: 1\n---\nworkers: 2", 2, "a second document"),
             ("a: &x [1]\nb: *x", 1, "anchors and aliases"),

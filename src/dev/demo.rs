@@ -135,10 +135,11 @@ impl Demo {
 
     fn explain(&self, what: &str, nth: &str) -> Result<(), DemoError> {
         self.console.line(&format!(
-            "{what}, each of them through hapax and once more without it.\n\
-             Every {nth} acknowledgement gets lost, so it sends that message again, as every Kafka\n\
-             client does. Kafka recognises the repetition, unless it has forgotten the producer, as\n\
-             it does when record times are a day old: here before every other retry.\n"
+            "{what}, each through hapax and again without it.\n\
+             Every {nth} acknowledgement gets lost, so it sends that message again, as Kafka\n\
+             clients do. Kafka recognises the repetition, unless it has forgotten the\n\
+             producer, as it does when record times are a day old: here before every other\n\
+             retry.\n"
         ))?;
         Ok(())
     }

@@ -46,7 +46,7 @@ pub enum DemoError {
     /// An answer that was not expected.
     #[error("{0}")]
     Answer(String),
-    /// Standard output is closed.
+    /// Standard output is closed, or takes no more.
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
 }

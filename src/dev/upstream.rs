@@ -118,9 +118,14 @@ impl Upstream {
         });
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
-            let place = Arc::clone(&places).acquire_owned().await;
             match listener.accept().await {
                 Ok((stream, peer)) => {
+                    // Closed, not left waiting: nobody would know why.
+                    let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                        let limit = CONNECTIONS_MAX;
+                        tracing::warn!(%peer, limit, "dev upstream is full and closes a connection");
+                        continue;
+                    };
                     let shared = Arc::clone(&self.0);
                     tokio::spawn(async move {
                         let _place = place;

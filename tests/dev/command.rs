@@ -1,10 +1,13 @@
 //! The command as a person meets it.
 
+use std::fs::File;
 use std::net::{TcpListener, TcpStream};
 
 use crate::process::{Dev, hapax};
+use crate::support::await_until;
 use crate::support::hapax as support;
 use crate::support::hapax::free_range;
+use crate::support::raw::{Client, PATIENCE};
 
 /// The numbers of a row of the tally: sent, retried, absorbed, written,
 /// duplicates. A dash is no number.
@@ -97,6 +100,38 @@ fn a_reader_who_has_seen_enough_ends_it_without_a_complaint() {
     dev.line("DEV UPSTREAM");
     dev.close_output();
     assert_eq!(dev.ended().code(), Some(0));
+}
+
+#[test]
+fn an_output_that_takes_no_more_is_an_error() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let output = hapax("--once --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0")
+        .stdout(full)
+        .output()
+        .unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("cannot print"), "{error}");
+}
+
+#[test]
+fn a_connection_for_which_there_is_no_place_is_closed() {
+    let mut dev = Dev::start("--no-demo");
+    let upstream = dev.addresses().upstream;
+    let connect = || Client::connect(&upstream).unwrap();
+    // Served, so that each has its place before the next one comes.
+    let served: Vec<_> = (0..512)
+        .map(|_| {
+            let mut client = connect();
+            client.api_versions(3).unwrap();
+            client
+        })
+        .collect();
+    assert!(connect().is_closed(PATIENCE));
+    drop(served);
+    await_until("a place to be free again", PATIENCE, || {
+        connect().api_versions(3).is_ok()
+    });
 }
 
 #[track_caller]

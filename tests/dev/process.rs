@@ -27,6 +27,8 @@ pub(crate) struct Dev {
 pub(crate) struct Addresses {
     /// For clients, through hapax.
     pub(crate) clients: String,
+    /// The broker, without hapax.
+    pub(crate) upstream: String,
     /// The admin pages.
     pub(crate) admin: String,
 }
@@ -66,10 +68,12 @@ impl Dev {
             line.split_whitespace().nth(1).unwrap().to_owned()
         };
         let clients = word("clients ");
+        let upstream = word("upstream ");
         let metrics = word("metrics ");
         let admin = metrics.strip_prefix("http://").unwrap();
         Addresses {
             clients,
+            upstream,
             admin: admin.strip_suffix("/metrics").unwrap().to_owned(),
         }
     }

@@ -165,9 +165,12 @@ impl<'t> Tree<'t> {
         }
         // `bootstrap: [::]:19092`, the likeliest value that YAML takes apart.
         let value = text.split_once(": ").map_or(text, |(_, value)| value);
-        if value.trim_start().starts_with(['[', '{', '%', '@', '`']) {
+        let is_whole = [("[", "]"), ("{", "}")]
+            .iter()
+            .any(|(open, close)| value.starts_with(open) && value.trim_end().ends_with(close));
+        if !is_whole && value.trim_start().starts_with(['[', '{', '%', '@', '`']) {
             what.push_str("; text that begins with a mark such as [ wants quotes: \"[::]:19092\"");
-        } else if what.contains("expected key") {
+        } else if what.contains("expected key") || what.contains("mapping values") {
             what.push_str("; is the line indented like its neighbours?");
         }
         (line, FileError::Syntax(what))
