@@ -2,9 +2,14 @@
 
 use std::collections::HashSet;
 use std::net::TcpListener;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
+
+/// Where hapax listens unless it is told otherwise: some tests, and the
+/// README's commands, leave it there.
+const DEFAULTS: RangeInclusive<u16> = 19_092..=19_192;
 
 /// The first of `size` ports in a row that are free and, lying below the
 /// range of ephemeral ports, stay so.
@@ -16,7 +21,8 @@ pub(crate) fn free_ports(size: u16) -> u16 {
         let first = 10_000 + u16::try_from(random.below(22_000)).expect("below 22,000");
         let ports = first..first + size;
         let free = |port| {
-            !taken.contains(&port)
+            !DEFAULTS.contains(&port)
+                && !taken.contains(&port)
                 && ["127.0.0.1", "127.0.0.2"]
                     .iter()
                     .all(|host| TcpListener::bind((*host, port)).is_ok())

@@ -65,13 +65,14 @@ pub fn spawn(upstream: &str, mode: &str, first: u16, ports: u16, flags: &[&str])
     }
 }
 
-/// The first of `count` free ports in a row, below those that the system
-/// hands out to connections, and never given twice by one process.
+/// The first of `count` free ports in a row: above hapax's defaults, below
+/// those that the system hands out to connections, and never given twice by
+/// one process.
 pub fn free_range(count: u16) -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    const FROM: u16 = 12_000;
+    const FROM: u16 = 20_000;
     const BLOCK: u16 = 8;
-    const BLOCKS: u16 = 2_500;
+    const BLOCKS: u16 = 1_500;
     assert!(count <= BLOCK);
     // Another process begins elsewhere.
     let offset = u16::try_from(process::id() * 331 % u32::from(BLOCKS)).unwrap();
