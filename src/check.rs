@@ -29,8 +29,7 @@ use tokio::task::JoinSet;
 use crate::admin::client;
 use crate::cli::{self, CheckArgs, WaitArgs};
 use crate::config::{Config, HostPort};
-use crate::ids::NodeId;
-use crate::upstream::{Broker, Brokers, Own};
+use crate::upstream::{Broker, Brokers, Own, home};
 use crate::wire::metadata::Cluster;
 
 use examine::{Examined, Fault, Found, examine};
@@ -234,15 +233,15 @@ impl BrokersView<'_> {
     /// Brokers whose ids lead to one port: which gets it depends on which hapax
     /// hears of first.
     fn shared_homes<'b>(&self, table: &'b [Broker]) -> Vec<(&'b Broker, &'b Broker)> {
-        let range = &self.config.broker_ports;
-        let size = i32::from(range.end() - range.start()) + 1;
+        let slots = self.config.broker_ports.len();
         let loose = |b: &&Broker| !self.config.node_slots.contains_key(&b.node.to_wire());
-        let home = |node: NodeId| node.to_wire() % size;
         let loose: Vec<_> = table.iter().filter(loose).collect();
         let mut pairs = Vec::new();
         for (at, broker) in loose.iter().enumerate() {
             let mut earlier = loose[..at].iter();
-            if let Some(other) = earlier.find(|other| home(other.node) == home(broker.node)) {
+            if let Some(other) =
+                earlier.find(|other| home(other.node, slots) == home(broker.node, slots))
+            {
                 pairs.push((*other, *broker));
             }
         }

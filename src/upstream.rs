@@ -6,7 +6,7 @@ mod dial;
 mod own;
 mod probe;
 
-pub use brokers::{Broker, Brokers, Learned, Target};
+pub use brokers::{Broker, Brokers, Learned, Target, home};
 pub use dial::{DialError, connect, dial, resolve};
 pub use own::Own;
 pub use probe::{Conversation, ProbeError, ask, explain, of_upstream};

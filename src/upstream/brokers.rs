@@ -226,7 +226,7 @@ impl Brokers {
             return Some(*fixed);
         }
         let size = state.slots.len();
-        let home = usize::try_from(node.to_wire()).ok()? % size.max(1);
+        let home = home(node, size);
         let mut free = None;
         let mut abandoned = None;
         for at in (home..size).chain(0..home) {
@@ -264,6 +264,13 @@ fn address(host: &str, port: u16) -> HostPort {
         host: host.to_owned(),
         port,
     }
+}
+
+/// The slot that a node has unless another one took it first.
+#[must_use]
+pub fn home(node: NodeId, slots: usize) -> usize {
+    let id = usize::try_from(node.to_wire()).expect("no node id is negative");
+    id % slots.max(1)
 }
 
 #[cfg(test)]
