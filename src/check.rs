@@ -27,6 +27,7 @@ use tokio::runtime;
 use tokio::task::JoinSet;
 
 use crate::admin::client;
+use crate::cli::exit::{DONE, FAILED, UNAVAILABLE};
 use crate::cli::{self, CheckArgs, WaitArgs};
 use crate::config::{Config, HostPort};
 use crate::upstream::{Broker, Brokers, Own, home};
@@ -264,10 +265,3 @@ fn differ(one: &Cluster, other: &Cluster) -> bool {
 fn is_local(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
-
-const DONE: u8 = 0;
-const FAILED: u8 = 1;
-/// `EX_UNAVAILABLE` of sysexits.h.
-const UNAVAILABLE: u8 = 69;
-/// `EX_CONFIG` of sysexits.h.
-const CONFIGURATION: u8 = 78;

@@ -6,6 +6,7 @@
 mod check;
 mod config;
 mod dev;
+pub mod exit;
 mod explain;
 mod generate;
 mod output;
@@ -89,9 +90,20 @@ pub struct EventsArgs {
     pub follow: bool,
 }
 
-/// What the commands share that ask a running hapax.
+/// What the commands share that print what a running hapax says.
 #[derive(Args, Clone, Debug)]
 pub struct ClientArgs {
+    /// Whom to ask.
+    #[command(flatten)]
+    pub asked: AdminArgs,
+    /// Print JSON, one object a line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which running hapax is meant.
+#[derive(Args, Clone, Debug)]
+pub struct AdminArgs {
     /// Its --admin-listen address.
     #[arg(
         long,
@@ -100,9 +112,6 @@ pub struct ClientArgs {
         default_value = "127.0.0.1:9180"
     )]
     pub admin: HostPort,
-    /// Print JSON, one object a line.
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// `hapax version`.

@@ -29,7 +29,7 @@ use tokio::sync::{Notify, oneshot};
 use self::console::{Console, Tone};
 use self::demo::Demo;
 use self::producer::DemoError;
-use crate::cli::{DevArgs, RunArgs};
+use crate::cli::{DevArgs, RunArgs, exit};
 use crate::config::Config;
 use crate::listen::{self, RunError, Started};
 use crate::metrics::Verdict;
@@ -96,16 +96,19 @@ impl DevError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            // EX_CONFIG of sysexits.h.
-            Self::Kubernetes | Self::Reachable { .. } | Self::NoNextPort(_) | Self::Config(_) => 78,
+            Self::Kubernetes | Self::Reachable { .. } | Self::NoNextPort(_) | Self::Config(_) => {
+                exit::CONFIGURATION
+            }
             // Whoever closed the output has seen enough.
-            Self::Demo(DemoError::Print(error)) if error.kind() == ErrorKind::BrokenPipe => 0,
+            Self::Demo(DemoError::Print(error)) if error.kind() == ErrorKind::BrokenPipe => {
+                exit::DONE
+            }
             Self::Taken { .. }
             | Self::Run(_)
             | Self::Start(_)
             | Self::Demo(_)
             | Self::Interrupted
-            | Self::Sums => 1,
+            | Self::Sums => exit::FAILED,
         }
     }
 }

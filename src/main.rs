@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use hapax::admin::client::{self, ClientError};
+use hapax::cli::exit::{CONFIGURATION, DONE, FAILED, USAGE};
 use hapax::cli::{self, Cli, Command, ConfigCommand, DevArgs, PrintArgs, RunArgs, VersionArgs};
 use hapax::config::settings::ConfigErrors;
 use hapax::config::{Config, document, schema};
@@ -30,7 +31,10 @@ fn main() -> ExitCode {
         },
         Command::Producers(args) => ask(async |out| client::producers(&args, out).await),
         Command::Events(args) => ask(async |out| client::events(&args, out).await),
-        Command::Explain(args) => args.run(),
+        Command::Explain(args) => match args.answer() {
+            Ok(answer) => show(answer.as_bytes()),
+            Err(unknown) => fail(USAGE, &unknown),
+        },
         Command::Completion(args) => show(&args.script()),
         Command::Man => match cli::man() {
             Ok(page) => show(&page),
@@ -190,10 +194,3 @@ fn version(args: &VersionArgs) -> ExitCode {
     };
     show(format!("{line}\n").as_bytes())
 }
-
-const DONE: u8 = 0;
-const FAILED: u8 = 1;
-/// `EX_USAGE` of sysexits.h.
-const USAGE: u8 = 64;
-/// `EX_CONFIG` of sysexits.h.
-const CONFIGURATION: u8 = 78;

@@ -24,7 +24,7 @@ use crate::config::HostPort;
 /// Prints the producers of a running hapax.
 pub async fn producers(args: &ProducersArgs, out: &mut impl Write) -> Result<(), ClientError> {
     let path = format!("/api/v1/producers?limit={}", args.limit);
-    let Producers { producers } = fetch(&args.client.admin, &path).await?;
+    let Producers { producers } = fetch(&args.client.asked.admin, &path).await?;
     if args.client.json {
         for row in &producers {
             let row = serde_json::to_string(row).expect("a row has string keys");
@@ -38,7 +38,7 @@ pub async fn producers(args: &ProducersArgs, out: &mut impl Write) -> Result<(),
 
 /// Prints the events of a running hapax, and goes on when told to follow.
 pub async fn events(args: &EventsArgs, out: &mut impl Write) -> Result<(), ClientError> {
-    let admin = &args.client.admin;
+    let admin = &args.client.asked.admin;
     let mut printer = Printer::new(args.client.json);
     if args.follow {
         return follow(admin, &mut printer, out).await;
@@ -170,12 +170,12 @@ pub async fn wait(args: &WaitArgs) -> Result<(), WaitError> {
     let mut pause = FIRST_PAUSE;
     loop {
         let left = args.max.saturating_sub(started.elapsed());
-        let asked = timeout(left.max(ONE_TRY), probe(&args.admin, wanted)).await;
+        let asked = timeout(left.max(ONE_TRY), probe(&args.asked.admin, wanted)).await;
         let reason = match asked {
             Ok(Ok(None)) => return Ok(()),
-            Ok(Ok(Some(reason))) => format!("hapax at {} says: {reason}", args.admin),
+            Ok(Ok(Some(reason))) => format!("hapax at {} says: {reason}", args.asked.admin),
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("{} does not answer", args.admin),
+            Err(_) => format!("{} does not answer", args.asked.admin),
         };
         if started.elapsed() + pause >= args.max {
             return Err(WaitError {

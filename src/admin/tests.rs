@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
-use crate::cli::{ClientArgs, EventsArgs};
+use crate::cli::{AdminArgs, ClientArgs, EventsArgs};
 use crate::events::{Event, Kind, RING};
 use crate::metrics::GapKind;
 
@@ -472,7 +472,9 @@ async fn the_follow_command_prints_each_event_as_it_happens() {
     let world = World::new(ApiAccess::Loopback).await;
     let args = EventsArgs {
         client: ClientArgs {
-            admin: world.address.to_string().parse().unwrap(),
+            asked: AdminArgs {
+                admin: world.address.to_string().parse().unwrap(),
+            },
             json: false,
         },
         follow: true,
@@ -507,7 +509,9 @@ async fn a_command_says_what_was_refused_and_by_whom() {
     let _all = world.admin.followers.acquire_many(16).await.unwrap();
     let args = EventsArgs {
         client: ClientArgs {
-            admin: world.address.to_string().parse().unwrap(),
+            asked: AdminArgs {
+                admin: world.address.to_string().parse().unwrap(),
+            },
             json: true,
         },
         follow: true,

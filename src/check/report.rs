@@ -6,7 +6,8 @@ use crate::config::{Config, HostPort};
 use crate::upstream::Broker;
 
 use super::examine::{Examined, Found, Kafka, release};
-use super::{CONFIGURATION, DONE, UNAVAILABLE, is_local};
+use super::is_local;
+use crate::cli::exit::{CONFIGURATION, DONE, UNAVAILABLE};
 
 /// Everything that was found.
 #[derive(Serialize)]

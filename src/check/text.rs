@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::admin::client::printable;
+use crate::cli::exit;
 
 use super::report::{BrokerRow, ClusterRow, PortRow, Reach, Report, Server, Severity};
 
@@ -46,12 +47,12 @@ fn result(report: &Report) -> &'static str {
     let cluster = report.cluster.as_ref();
     let sasl = cluster.is_some_and(|cluster| cluster.sasl_mechanisms.is_some());
     match report.exit_code {
-        super::DONE if sasl => "✓ nothing is wrong, as far as can be told without credentials",
-        super::DONE => "✓ clients get through to every broker",
-        super::UNAVAILABLE if report.brokers.is_empty() => {
+        exit::DONE if sasl => "✓ nothing is wrong, as far as can be told without credentials",
+        exit::DONE => "✓ clients get through to every broker",
+        exit::UNAVAILABLE if report.brokers.is_empty() => {
             "✗ clients would not get through (exit 69)"
         }
-        super::UNAVAILABLE => "✗ clients would not get through to every broker (exit 69)",
+        exit::UNAVAILABLE => "✗ clients would not get through to every broker (exit 69)",
         _ => "✗ hapax could not serve every client from here (exit 78)",
     }
 }

@@ -1,11 +1,7 @@
 //! `hapax explain`.
 
-use std::io;
-use std::process::ExitCode;
-
 use clap::Args;
 
-use super::write_output;
 use crate::explain;
 
 /// `hapax explain`.
@@ -21,24 +17,12 @@ pub struct ExplainArgs {
 }
 
 impl ExplainArgs {
-    /// Prints what is asked for; 64 when nothing has that name.
-    pub fn run(&self) -> ExitCode {
-        match self.answer() {
-            Ok(answer) => match write_output(&mut io::stdout(), answer.as_bytes()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    eprintln!("hapax: cannot print: {error}");
-                    ExitCode::FAILURE
-                }
-            },
-            Err(unknown) => {
-                eprintln!("hapax: {unknown}");
-                ExitCode::from(USAGE)
-            }
-        }
-    }
-
-    fn answer(&self) -> Result<String, explain::Unknown> {
+    /// What is asked for.
+    ///
+    /// # Errors
+    ///
+    /// Where nothing has that name.
+    pub fn answer(&self) -> Result<String, explain::Unknown> {
         // A shell's empty variable asks for no more than nothing does.
         if self.what.iter().all(|word| word.trim().is_empty()) {
             let list = if self.json {
@@ -56,6 +40,3 @@ impl ExplainArgs {
         })
     }
 }
-
-/// `EX_USAGE` of sysexits.h.
-const USAGE: u8 = 64;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::config::{HostPort, parse_duration};
+use super::AdminArgs;
+use crate::config::parse_duration;
 
 /// Wait until a running hapax has bound all of its ports; exit 69 when it has
 /// not in time. Needs no shell: a probe or a first command in a distroless
@@ -18,12 +19,7 @@ pub struct WaitArgs {
     /// clients can connect (/startupz).
     #[arg(long)]
     pub ready: bool,
-    /// Its --admin-listen address.
-    #[arg(
-        long,
-        env = "HAPAX_ADMIN",
-        value_name = "HOST:PORT",
-        default_value = "127.0.0.1:9180"
-    )]
-    pub admin: HostPort,
+    /// For whom.
+    #[command(flatten)]
+    pub asked: AdminArgs,
 }
