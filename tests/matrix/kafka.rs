@@ -8,14 +8,11 @@ use std::time::Duration;
 
 use kafka_protocol::messages::MetadataRequest;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreateTopicsRequest};
-use kafka_protocol::messages::list_offsets_request::{
-    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
-};
 
 use crate::programs::root;
+use crate::support::await_until;
 use crate::support::hapax::free_range;
 use crate::support::raw::{Client as Raw, topic_name};
-use crate::support::{await_until, pause};
 
 /// Partitions of every topic.
 pub(crate) const PARTITIONS: i32 = 3;
@@ -100,7 +97,10 @@ impl Kafka {
             assert_eq!(topic.error_code, 0, "{topic:?}");
         }
         for name in names {
-            await_until("leaders", Duration::from_secs(30), || leads(&mut raw, name));
+            await_until("leaders", Duration::from_secs(30), || {
+                let led = raw.leads(name, PARTITIONS);
+                led.expect("ListOffsets is answered")
+            });
         }
     }
 
@@ -160,28 +160,6 @@ fn has_brokers(raw: &mut Raw) -> bool {
     let request = MetadataRequest::default().with_topics(Some(Vec::new()));
     let response = raw.call(4, &request).expect("Metadata is answered");
     !response.brokers.is_empty()
-}
-
-fn leads(raw: &mut Raw, topic: &str) -> bool {
-    let partitions = (0..PARTITIONS).map(|partition| {
-        ListOffsetsPartition::default()
-            .with_partition_index(partition)
-            .with_current_leader_epoch(-1)
-            .with_timestamp(-1)
-    });
-    let topic = ListOffsetsTopic::default()
-        .with_name(topic_name(topic))
-        .with_partitions(partitions.collect());
-    let request = ListOffsetsRequest::default()
-        .with_replica_id((-1).into())
-        .with_topics(vec![topic]);
-    let response = raw.call(5, &request).expect("ListOffsets is answered");
-    let answers = &response.topics[0].partitions;
-    let led = answers.iter().all(|answer| answer.error_code == 0);
-    if !led {
-        pause(Duration::from_millis(10));
-    }
-    led
 }
 
 /// Reads `Dumping …/TOPIC-PARTITION/….log`, `baseOffset: 0 …` and `| offset: 0 … payload: 5`.

@@ -13,15 +13,15 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 
+use crate::listeners::Listeners;
 use crate::raw::read_frame;
 use crate::tap::{BatchKey, produce_request, successes};
 use crate::tools::Random;
@@ -77,13 +77,12 @@ struct State {
 struct World {
     state: Mutex<State>,
     changed: Condvar,
-    ended: AtomicBool,
 }
 
 /// A line; it ends when dropped.
 pub(crate) struct Line {
     world: Arc<World>,
-    listeners: Vec<(SocketAddr, JoinHandle<()>)>,
+    listeners: Listeners,
 }
 
 impl Line {
@@ -102,34 +101,16 @@ impl Line {
             world: Arc::new(World {
                 state: Mutex::new(state),
                 changed: Condvar::new(),
-                ended: AtomicBool::new(false),
             }),
-            listeners: Vec::new(),
+            listeners: Listeners::default(),
         }
     }
 
     /// Clients at `from` reach `to`.
     pub(crate) fn leads(&mut self, from: &str, to: &str) {
-        let listener = TcpListener::bind(from)
-            .unwrap_or_else(|error| panic!("cannot listen on {from}: {error}"));
-        let address = listener
-            .local_addr()
-            .expect("a bound listener has an address");
-        let (world, to) = (self.world.clone(), to.to_owned());
-        let thread = std::thread::spawn(move || {
-            loop {
-                let (near, _) = listener.accept().expect("a listener accepts");
-                if world.ended.load(Ordering::Relaxed) {
-                    return;
-                }
-                // Nobody there: the client is turned away, as it would be without a line.
-                let Ok(far) = TcpStream::connect(&to) else {
-                    continue;
-                };
-                relay(&world, near, far);
-            }
-        });
-        self.listeners.push((address, thread));
+        let world = self.world.clone();
+        self.listeners
+            .add(from, to, move |_, near, far| relay(&world, near, far));
     }
 
     pub(crate) fn tally(&self) -> Tally {
@@ -154,17 +135,6 @@ impl Line {
     pub(crate) fn wait_until_idle(&self) {
         let idle = |state: &State| state.links == 0;
         drop(self.world.wait_until("the last connection's end", idle));
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        self.world.ended.store(true, Ordering::Relaxed);
-        for (address, thread) in self.listeners.drain(..) {
-            drop(TcpStream::connect(address));
-            // A line that failed has said so; the test fails by its counts.
-            let _ = thread.join();
-        }
     }
 }
 
@@ -278,8 +248,6 @@ struct Frame {
 }
 
 fn relay(world: &Arc<World>, near: TcpStream, far: TcpStream) {
-    near.set_nodelay(true).expect("a socket takes nodelay");
-    far.set_nodelay(true).expect("a socket takes nodelay");
     world.lock().links += 1;
     let link = Arc::new(Link {
         near,

@@ -27,6 +27,8 @@ mod lifecycle;
 #[cfg(test)]
 mod line;
 #[cfg(test)]
+mod listeners;
+#[cfg(test)]
 mod lost_acks;
 #[cfg(test)]
 mod raw;

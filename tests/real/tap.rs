@@ -27,13 +27,13 @@ use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader};
 use kafka_protocol::protocol::{Decodable, HeaderVersion};
 
+use crate::listeners::Listeners;
 use crate::raw::read_frame;
 use crate::tools::Random;
 
@@ -170,13 +170,12 @@ struct World {
     state: Mutex<State>,
     changed: Condvar,
     oracle: Box<dyn Oracle>,
-    ended: AtomicBool,
 }
 
 /// Both taps; they end when dropped.
 pub(crate) struct Taps {
     world: Arc<World>,
-    listeners: Vec<(SocketAddr, JoinHandle<()>)>,
+    listeners: Listeners,
 }
 
 impl Taps {
@@ -203,11 +202,10 @@ impl Taps {
             state: Mutex::new(state),
             changed: Condvar::new(),
             oracle,
-            ended: AtomicBool::new(false),
         };
         Self {
             world: Arc::new(world),
-            listeners: Vec::new(),
+            listeners: Listeners::default(),
         }
     }
 
@@ -241,39 +239,9 @@ impl Taps {
     }
 
     fn listen(&mut self, from: &str, to: &str, relay: fn(&Arc<World>, u64, TcpStream, TcpStream)) {
-        let listener = TcpListener::bind(from)
-            .unwrap_or_else(|error| panic!("cannot listen on {from}: {error}"));
-        let address = listener
-            .local_addr()
-            .expect("a bound listener has an address");
-        let (world, to) = (self.world.clone(), to.to_owned());
-        let thread = std::thread::spawn(move || {
-            for id in 1.. {
-                let (near, _) = listener.accept().expect("a listener accepts");
-                if world.ended.load(Ordering::Relaxed) {
-                    return;
-                }
-                // Nobody there: the client is turned away, as it would be without a tap.
-                let Ok(far) = TcpStream::connect(&to) else {
-                    continue;
-                };
-                near.set_nodelay(true).expect("a socket takes nodelay");
-                far.set_nodelay(true).expect("a socket takes nodelay");
-                relay(&world, u64::from(address.port()) << 32 | id, near, far);
-            }
-        });
-        self.listeners.push((address, thread));
-    }
-}
-
-impl Drop for Taps {
-    fn drop(&mut self) {
-        self.world.ended.store(true, Ordering::Relaxed);
-        for (address, thread) in self.listeners.drain(..) {
-            drop(TcpStream::connect(address));
-            // A tap that failed has said so; the test fails by its counts.
-            let _ = thread.join();
-        }
+        let world = self.world.clone();
+        self.listeners
+            .add(from, to, move |id, near, far| relay(&world, id, near, far));
     }
 }
 

@@ -299,9 +299,8 @@ impl Client {
         for _ in 0..400 {
             let response = self.metadata(12, &[name])?;
             let topic = &response.topics[0];
-            let partitions = usize::try_from(partitions).unwrap();
             let known = topic.error_code == 0
-                && topic.partitions.len() == partitions
+                && topic.partitions.len() == usize::try_from(partitions).unwrap()
                 && topic.partitions.iter().all(|p| p.error_code == 0);
             let id = TopicProduceData::default().with_topic_id(topic.topic_id);
             // The metadata names a leader a moment before it leads.
@@ -334,8 +333,9 @@ impl Client {
         Err(io::Error::other(format!("{name} is still there")))
     }
 
-    fn leads(&mut self, topic: &str, partitions: usize) -> io::Result<bool> {
-        let all: Vec<i32> = (0..i32::try_from(partitions).unwrap()).collect();
+    /// Whether every partition has a leader that leads.
+    pub fn leads(&mut self, topic: &str, partitions: i32) -> io::Result<bool> {
+        let all: Vec<i32> = (0..partitions).collect();
         let response = self.list_offsets(topic, &all)?;
         let answers = &response.topics[0].partitions;
         Ok(answers.iter().all(|answer| answer.error_code == 0))
@@ -354,7 +354,8 @@ impl Client {
         let request = ListOffsetsRequest::default()
             .with_replica_id((-1).into())
             .with_topics(vec![topic]);
-        self.call(7, &request)
+        // As old a version as the oldest Kafka of the tests has.
+        self.call(5, &request)
     }
 
     /// The offset after the last record.
