@@ -267,6 +267,7 @@ async fn tell(
     if args.no_demo {
         introduce(console, upstream, started).map_err(DemoError::Print)?;
         told_to_end.await;
+        started.metrics.add_up();
         let verdicts = Verdict::ALL.iter();
         let count = |verdict: &Verdict| started.metrics.verdicts.with(*verdict).get();
         let batches: u64 = verdicts.map(count).sum();

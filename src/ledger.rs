@@ -124,11 +124,23 @@ impl Ledger {
         &self.rules
     }
 
+    /// How old the ledger is at an instant.
+    #[must_use]
+    pub fn age(&self, instant: Instant) -> Duration {
+        instant.saturating_duration_since(self.started)
+    }
+
+    /// The instant at which the ledger has this age.
+    #[must_use]
+    pub fn instant(&self, age: Duration) -> Instant {
+        let far = Duration::from_secs(86_400 * 365);
+        self.started.checked_add(age).unwrap_or(self.started + far)
+    }
+
     /// The ledger's time for an instant.
     #[must_use]
     pub fn time(&self, instant: Instant) -> Time {
-        let seconds = instant.saturating_duration_since(self.started).as_secs();
-        Time(u32::try_from(seconds).unwrap_or(u32::MAX))
+        Time::of_age(self.age(instant))
     }
 
     /// A name for a new upstream connection.

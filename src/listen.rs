@@ -319,6 +319,7 @@ async fn drain(shared: &Shared, mut end: impl AsyncFnMut()) -> Exit {
             () = end() => return Exit::Forced,
             () = &mut deadline => {
                 let connections = open();
+                shared.metrics.add_up();
                 let requests = shared.metrics.requests_in_flight.get();
                 tracing::warn!(connections, requests, "the time to drain is over, clients are cut");
                 let cut = u64::try_from(connections).unwrap_or(0);

@@ -5,16 +5,16 @@
 //! alert sees the first event; every open set of labels is capped. A producer
 //! id, transactional id, client id or peer address is never a label.
 
+mod tally;
+
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
-};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
 use crate::ids::NodeId;
+pub use tally::{RequestDurations, Tally, TopicTally};
 
 /// Defines [`Metrics`]: the doc comment of a field is the metric's help.
 macro_rules! metrics {
@@ -56,7 +56,7 @@ metrics! {
     /// Requests that wait for their answer. Growing without end means that a broker has stopped answering.
     requests_in_flight: IntGauge = "hapax_requests_in_flight",
     /// Time from a request's first byte to its answer, brokers and client reading included. Compare with the brokers' own request times before blaming hapax.
-    request_duration: Histograms<Api> = "hapax_request_duration_seconds",
+    request_duration: RequestDurations = "hapax_request_duration_seconds",
     /// Bytes received, by the side they came from. Use it to size the Pod and to find a client that floods.
     received_bytes: Labelled<Side> = "hapax_received_bytes_total",
     /// Bytes sent, by the side they went to. Upstream far below what clients sent means that much was absorbed.
@@ -150,6 +150,7 @@ impl Metrics {
 
     /// The text exposition format, version 0.0.4.
     pub fn render(&self) -> Vec<u8> {
+        self.add_up();
         let mut text = String::new();
         TextEncoder::new()
             .encode_utf8(&self.registry.gather(), &mut text)
@@ -181,20 +182,13 @@ pub struct TopicMetrics {
     batches: Labelled<Verdict>,
     records: Labelled<Verdict>,
     broker_errors: Labelled<SequenceError>,
-    verdicts: Labelled<Verdict>,
     sequence_errors: Labelled<SequenceError>,
     /// Records that a gap says are missing.
     pub missing_records: IntCounter,
+    tallies: tally::TopicTallies,
 }
 
 impl TopicMetrics {
-    /// Counts a batch of `records` under its verdict, for the topic and in total.
-    pub fn batch(&self, verdict: Verdict, records: u64) {
-        self.batches.with(verdict).inc();
-        self.records.with(verdict).inc_by(records);
-        self.verdicts.with(verdict).inc();
-    }
-
     /// Counts a broker's error for the topic and in total, when it is one of
     /// [`SequenceError`]; any other code is not counted.
     pub fn broker_error(&self, code: i16) {
@@ -565,19 +559,6 @@ impl<A: Label, B: Label> Labelled2<A, B> {
     }
 }
 
-/// Histograms of one family, one for each value of a label.
-pub struct Histograms<L> {
-    histograms: Box<[Histogram]>,
-    label: PhantomData<L>,
-}
-
-impl<L: Label> Histograms<L> {
-    /// The histogram of a value.
-    pub fn with(&self, value: L) -> &Histogram {
-        &self.histograms[value.index()]
-    }
-}
-
 /// A gauge for each broker, at most [`MAX_NODES`] of them.
 pub struct ByNode {
     family: IntGaugeVec,
@@ -646,6 +627,10 @@ impl Topics {
         }
     }
 
+    fn all(&self) -> Vec<Arc<TopicMetrics>> {
+        lock(&self.by_name).values().cloned().collect()
+    }
+
     /// The counters of the topic, and whether it was folded into `other`.
     fn find(&self, name: &str, totals: &Metrics) -> (Arc<TopicMetrics>, bool) {
         let mut by_name = lock(&self.by_name);
@@ -671,9 +656,9 @@ impl Topics {
             broker_errors: Labelled::of(|error| {
                 self.broker_errors.with_label_values(&[name, error])
             }),
-            verdicts: totals.verdicts.clone(),
             sequence_errors: totals.sequence_errors.clone(),
             missing_records: self.missing_records.with_label_values(&[name]),
+            tallies: tally::TopicTallies::default(),
         }
     }
 }
@@ -716,21 +701,6 @@ impl<A: Label, B: Label> Register for Labelled2<A, B> {
         let row = |first: &A| Labelled::of(|b| family.with_label_values(&[first.label(), b]));
         Self {
             rows: A::ALL.iter().map(row).collect(),
-            label: PhantomData,
-        }
-    }
-}
-
-impl<L: Label> Register for Histograms<L> {
-    fn register(registry: &Registry, name: &str, help: &str) -> Self {
-        let options = HistogramOpts::new(name, help).buckets(DURATION_BUCKETS_SECONDS.to_vec());
-        let family = HistogramVec::new(options, &[L::NAME]).expect(VALID_NAME);
-        registry
-            .register(Box::new(family.clone()))
-            .expect(REGISTERED_ONCE);
-        let histogram = |value: &L| family.with_label_values(&[value.label()]);
-        Self {
-            histograms: L::ALL.iter().map(histogram).collect(),
             label: PhantomData,
         }
     }
@@ -794,12 +764,6 @@ const TOPIC: &str = "topic";
 const TOPIC_NAME_BYTES_MAX: usize = 249;
 /// The value of a capped label beyond its cap, and of topics that no broker confirmed.
 pub const OTHER: &str = "other";
-/// From an acknowledgement in memory (under a millisecond) over acks=all
-/// (milliseconds) and a waiting fetch (half a second) to the client's own
-/// time-out (30 s).
-const DURATION_BUCKETS_SECONDS: [f64; 13] = [
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0,
-];
 const VALID_NAME: &str = "names and labels are constants that a test lints";
 const REGISTERED_ONCE: &str = "each family is registered once, in a registry of its own";
 
@@ -934,10 +898,11 @@ mod tests {
     #[test]
     fn verdicts_add_up_to_batches_by_topic_and_in_total() {
         let metrics = Metrics::new(2);
+        let tally = metrics.tally();
         for (at, name) in ["a", "b", "folded", "folded too"].iter().enumerate() {
             for (times, verdict) in Verdict::ALL.iter().enumerate() {
                 for _ in 0..=times + at {
-                    metrics.topic(name).batch(*verdict, 3);
+                    tally.topic(&metrics.topic(name)).batch(*verdict, 3);
                 }
             }
         }
@@ -978,16 +943,18 @@ mod tests {
     #[test]
     fn topics_and_nodes_beyond_the_cap_are_other_and_the_ceiling_holds() {
         let metrics = Metrics::new(50);
+        let tally = metrics.tally();
+        let batch = |name: &str| {
+            tally
+                .topic(&metrics.topic(name))
+                .batch(Verdict::Forwarded, 1)
+        };
         for at in 0..300 {
-            metrics
-                .topic(&format!("topic-{at}"))
-                .batch(Verdict::Forwarded, 1);
+            batch(&format!("topic-{at}"));
             metrics.upstream_connections_of(NodeId::from_wire(at)).inc();
         }
-        metrics
-            .topic(&"x".repeat(30_000))
-            .batch(Verdict::Forwarded, 1);
-        metrics.topic(OTHER).batch(Verdict::Forwarded, 1);
+        batch(&"x".repeat(30_000));
+        batch(OTHER);
         let other = r#"hapax_produce_batches_total{topic="other",verdict="forwarded"}"#;
         assert_eq!(value(&metrics, other), Some(252));
         assert_eq!(metrics.label_overflows.with(CappedLabel::Topic).get(), 251);

@@ -8,6 +8,7 @@
 
 mod end;
 mod identity;
+mod moment;
 mod outbox;
 mod pipeline;
 mod produce;
@@ -21,12 +22,14 @@ mod topics;
 
 use crate::ids::{NodeId, ProducerId};
 use crate::ledger::{Hasher, Link, Producer, Realm};
-use crate::metrics::{DisconnectCause, Presence, Side};
+use crate::metrics::{Api, DisconnectCause, Outcome, Presence, Side, Tally};
+use crate::timers;
 use crate::window::Time;
 use end::{End, ORPHAN_PATIENCE};
 use identity::Authentication;
+use moment::Moment;
 use outbox::{Outbox, Pass};
-use pipeline::Pipeline;
+use pipeline::{Owed, Pipeline};
 use produce::{Held, Scratch};
 use reply::ReplyStage;
 use route::RequestStage;
@@ -37,13 +40,13 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep};
 use topics::TopicCache;
 
 use shared::Collecting;
@@ -73,9 +76,18 @@ enum Blocked {
     Full,
 }
 
+/// Which sides have nothing more to read, as far as this wake-up goes: each
+/// wakes the session itself once it has.
+#[derive(Clone, Copy, Default, Debug)]
+struct Dry {
+    client: bool,
+    upstream: bool,
+}
+
 /// One client connection and its broker connection.
 struct Session {
     shared: Arc<Shared>,
+    tally: Rc<Tally>,
     info: Arc<Info>,
     client: TcpStream,
     upstream: TcpStream,
@@ -103,6 +115,8 @@ struct Session {
     to_client: Outbox,
 
     pipeline: Pipeline,
+    /// Requests so far.
+    requests: u64,
     /// Batches on their way, in the order of `pipeline`.
     tickets: VecDeque<Sent>,
     authentication: Authentication,
@@ -113,22 +127,23 @@ struct Session {
     producers: HashMap<ProducerId, Arc<Producer>, Hasher>,
     scratch: Scratch,
 
+    dry: Dry,
     client_eof: bool,
     upstream_shut: bool,
     /// When the broker last said anything.
-    heard: Instant,
+    heard: Moment,
     /// When it last took anything, or was told that no more comes.
-    taken: Instant,
+    taken: Moment,
     /// Until when it waits for acknowledgements without a client.
-    orphan: Option<(Instant, Presence)>,
-    now: Instant,
+    orphan: Option<(Moment, Presence)>,
+    now: Moment,
     time: Time,
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Option<(Moment, Pin<Box<Sleep>>)>,
 }
 
 /// Serves one client until either side is gone.
-pub async fn serve(shared: Arc<Shared>, client: TcpStream, door: Door) {
-    let Some((session, _present)) = open(shared, client, door).await else {
+pub async fn serve(shared: Arc<Shared>, tally: Rc<Tally>, client: TcpStream, door: Door) {
+    let Some((session, _present)) = open(shared, tally, client, door).await else {
         return;
     };
     session.run().await;
@@ -138,6 +153,7 @@ pub async fn serve(shared: Arc<Shared>, client: TcpStream, door: Door) {
 /// probed costs the broker nothing.
 async fn open(
     shared: Arc<Shared>,
+    tally: Rc<Tally>,
     client: TcpStream,
     door: Door,
 ) -> Option<(Box<Session>, shared::Registered)> {
@@ -160,14 +176,14 @@ async fn open(
         }
     };
     info.connected(target.node, &upstream);
-    let session = Session::new(shared, info, client, upstream, target.node);
+    let session = Session::new(shared, tally, info, client, upstream, target.node);
     Some((Box::new(session), registered))
 }
 
 /// Waits until the client says something.
 async fn first_request(shared: &Shared, client: &TcpStream) -> Result<(), DisconnectCause> {
     let patience = shared.config.timeouts.first_request;
-    match tokio::time::timeout(patience, client.peek(&mut [0])).await {
+    match timers::timeout(patience, client.peek(&mut [0])).await {
         Ok(Ok(1..)) => Ok(()),
         Ok(_) => Err(DisconnectCause::Client),
         Err(_) => Err(DisconnectCause::Idle),
@@ -177,6 +193,7 @@ async fn first_request(shared: &Shared, client: &TcpStream) -> Result<(), Discon
 impl Session {
     fn new(
         shared: Arc<Shared>,
+        tally: Rc<Tally>,
         info: Arc<Info>,
         client: TcpStream,
         upstream: TcpStream,
@@ -187,11 +204,12 @@ impl Session {
             .local_addr()
             .is_ok_and(|a| a.ip().to_canonical().is_loopback());
         let authentication = Authentication::new(loopback);
-        let now = Instant::now();
+        let now = Moment::now(&shared.ledger);
         Self {
+            tally,
             realm: shared.ledger.realm(&authentication.identity()),
             link: shared.ledger.link(),
-            time: shared.ledger.time(now.into_std()),
+            time: Time::of_age(now.age()),
             info,
             client,
             upstream,
@@ -209,12 +227,14 @@ impl Session {
             reply: ReplyStage::Head,
             to_client: Outbox::default(),
             pipeline: Pipeline::default(),
+            requests: 0,
             tickets: VecDeque::new(),
             authentication,
             advertised,
             topics: TopicCache::default(),
             producers: HashMap::default(),
             scratch: Scratch::default(),
+            dry: Dry::default(),
             client_eof: false,
             upstream_shut: false,
             heard: now,
@@ -245,13 +265,13 @@ impl Session {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         // The runtime ends a long run of turns before the time can matter.
         self.look_at_clock();
+        self.dry = Dry::default();
         loop {
             match self.turn(cx) {
                 Ok(true) => {}
                 Ok(false) => match self.poll_timer(cx) {
                     Poll::Pending => {
-                        let in_flight = self.pipeline.len();
-                        self.info.in_flight.store(in_flight, Ordering::Relaxed);
+                        self.info.show(self.requests, self.pipeline.len());
                         return Poll::Pending;
                     }
                     Poll::Ready(Ok(())) => self.look_at_clock(),
@@ -272,23 +292,25 @@ impl Session {
     }
 
     fn look_at_clock(&mut self) {
-        self.now = Instant::now();
-        self.time = self.shared.ledger.time(self.now.into_std());
+        self.now = Moment::now(&self.shared.ledger);
+        self.time = Time::of_age(self.now.age());
+    }
+
+    /// A request has its answer, or will get none.
+    fn answered(&self, owed: &Owed, ok: bool) {
+        self.done(owed, if ok { Outcome::Ok } else { Outcome::Error });
+    }
+
+    fn done(&self, owed: &Owed, outcome: Outcome) {
+        let api = Api::from_key(owed.head.api_key);
+        let took = self.now.nanoseconds_since(owed.at);
+        self.tally.answered(api, outcome, took);
     }
 
     /// One turn of both directions. Returns whether anything moved.
     fn turn(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        let before = (self.to_upstream.written(), self.to_client.written());
-        let upstream = self.to_upstream.poll_flush(cx, &mut self.upstream);
-        let client = self.to_client.poll_flush(cx, &mut self.client);
-        let after = (self.to_upstream.written(), self.to_client.written());
-        self.sent_upstream(after.0 - before.0);
-        self.shared.sent(Side::Client, after.1 - before.1);
-        if let Poll::Ready(Err(error)) = upstream {
-            return Err(End::UpstreamLost(error));
-        }
-        if let Poll::Ready(Err(error)) = client {
-            return Err(End::ClientLost(error));
+        if !(self.to_upstream.is_empty() && self.to_client.is_empty()) {
+            self.flush(cx)?;
         }
         let mut moved = self.turn_client(cx)?;
         moved |= self.turn_upstream(cx)?;
@@ -303,6 +325,23 @@ impl Session {
             moved |= self.half_close(cx)?;
         }
         Ok(moved)
+    }
+
+    /// Writes what waits.
+    fn flush(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
+        let before = (self.to_upstream.written(), self.to_client.written());
+        let upstream = self.to_upstream.poll_flush(cx, &mut self.upstream);
+        let client = self.to_client.poll_flush(cx, &mut self.client);
+        let after = (self.to_upstream.written(), self.to_client.written());
+        self.sent_upstream(after.0 - before.0);
+        self.tally.sent(Side::Client, after.1 - before.1);
+        if let Poll::Ready(Err(error)) = upstream {
+            return Err(End::UpstreamLost(error));
+        }
+        if let Poll::Ready(Err(error)) = client {
+            return Err(End::ClientLost(error));
+        }
+        Ok(())
     }
 
     /// Client to broker.
@@ -339,12 +378,18 @@ impl Session {
     }
 
     fn read_client(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        if self.dry.client {
+            return Ok(false);
+        }
         BUFFER.with_borrow_mut(|buffer| {
             let carried = self.inbox.len();
             let in_place = carried + FIRST_PART <= READ_BUFFER && self.blocked.is_none();
             let start = if in_place { carried } else { 0 };
             let read = match poll_read(cx, &mut self.client, &mut buffer[start..]) {
-                Poll::Pending => return Ok(false),
+                Poll::Pending => {
+                    self.dry.client = true;
+                    return Ok(false);
+                }
                 Poll::Ready(Err(error)) => return Err(End::ClientLost(error)),
                 Poll::Ready(Ok(0)) => {
                     self.client_eof = true;
@@ -352,7 +397,7 @@ impl Session {
                 }
                 Poll::Ready(Ok(read)) => read,
             };
-            self.shared.received(Side::Client, read);
+            self.tally.received(Side::Client, read);
             let bytes = &buffer[start..start + read];
             if !in_place || carried + read < self.inbox_wanted {
                 self.inbox.extend_from_slice(bytes);
@@ -389,7 +434,7 @@ impl Session {
     }
 
     fn sent_upstream(&mut self, bytes: u64) {
-        self.shared.sent(Side::Upstream, bytes);
+        self.tally.sent(Side::Upstream, bytes);
         if bytes > 0 {
             self.taken = self.now;
         }
@@ -404,17 +449,23 @@ impl Session {
     }
 
     fn read_upstream(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        if self.dry.upstream {
+            return Ok(false);
+        }
         BUFFER.with_borrow_mut(|buffer| {
             let carried = self.mail.len();
             let in_place = carried + FIRST_PART <= READ_BUFFER;
             let start = if in_place { carried } else { 0 };
             let read = match poll_read(cx, &mut self.upstream, &mut buffer[start..]) {
-                Poll::Pending => return Ok(false),
+                Poll::Pending => {
+                    self.dry.upstream = true;
+                    return Ok(false);
+                }
                 Poll::Ready(Err(error)) => return Err(End::UpstreamLost(error)),
                 Poll::Ready(Ok(0)) => return Err(End::UpstreamClosed),
                 Poll::Ready(Ok(read)) => read,
             };
-            self.shared.received(Side::Upstream, read);
+            self.tally.received(Side::Upstream, read);
             self.heard = self.now;
             let bytes = &buffer[start..start + read];
             if in_place && carried + read >= self.mail_wanted {
@@ -447,7 +498,7 @@ impl Session {
         } else {
             outbox.send(cx, &mut self.client, &bytes[run])
         };
-        self.shared.sent(Side::Client, outbox.written() - before);
+        self.tally.sent(Side::Client, outbox.written() - before);
         self.to_client = outbox;
         read?;
         if let Err(error) = sent {
@@ -484,6 +535,7 @@ impl Session {
     /// The broker is gone. What it had answered before may still be in our
     /// receive buffer, and every acknowledgement counts.
     fn hear_last_words(&mut self, cx: &mut Context<'_>) {
+        self.dry.upstream = false;
         while matches!(self.read_upstream(cx), Ok(true)) {}
     }
 
@@ -494,7 +546,7 @@ impl Session {
         }
         while let Some((owed, bytes)) = self.pipeline.take_ready() {
             self.to_client.push(&bytes);
-            self.shared.short_circuited(&owed, self.now.into_std());
+            self.done(&owed, Outcome::ShortCircuit);
         }
     }
 
@@ -511,26 +563,29 @@ impl Session {
             };
         }
         // An armed timer that is early only means another look: it is not
-        // moved for every request.
-        let timer = match &mut self.timer {
-            Some(timer) => {
-                if timer.deadline() > due || timer.is_elapsed() {
-                    timer.as_mut().reset(due);
-                }
-                timer
-            }
-            none => none.insert(Box::pin(sleep_until(due))),
-        };
+        // moved for every request, nor asked again.
+        if let Some((armed, timer)) = &self.timer
+            && *armed <= due
+            && !timer.is_elapsed()
+        {
+            return Poll::Pending;
+        }
+        let deadline = Instant::from_std(self.shared.ledger.instant(due.age()));
+        let (armed, timer) = self
+            .timer
+            .get_or_insert_with(|| (due, Box::pin(timers::sleep_until(deadline))));
+        *armed = due;
+        timer.as_mut().reset(deadline);
         timer.as_mut().poll(cx).map(Ok)
     }
 
-    fn next_due(&self) -> Option<(Instant, Due)> {
+    fn next_due(&self) -> Option<(Moment, Due)> {
         let held = self
             .held
             .as_ref()
             .filter(|_| self.blocked == Some(Blocked::Held) && self.to_upstream.is_empty())
             .map(|held| {
-                let glance = self.now + UNREAD_CLIENT_GLANCE;
+                let glance = self.now.after(UNREAD_CLIENT_GLANCE);
                 let unread = self.unread_while_held();
                 let due = if unread {
                     held.deadline.min(glance)
@@ -547,7 +602,7 @@ impl Session {
     }
 
     /// Until when the broker may be silent.
-    fn silence_due(&self) -> Option<(Instant, Due)> {
+    fn silence_due(&self) -> Option<(Moment, Due)> {
         let front = self.pipeline.front();
         let timeout = front.and_then(|owed| owed.timeout);
         let since = match front.and_then(|owed| owed.sent) {
@@ -555,12 +610,12 @@ impl Session {
             _ if self.upstream_shut && self.to_client.is_empty() => self.taken.max(self.heard),
             _ if timeout.is_none() => return None,
             // Requests are dealt with in turn.
-            Some(sent) => Instant::from_std(sent).max(self.heard),
+            Some(sent) => sent.max(self.heard),
             None if !self.to_upstream.is_empty() => self.taken.max(self.heard),
             None => return None,
         };
         let patience = timeout.unwrap_or_default() + self.shared.config.timeouts.upstream_response;
-        Some((since.checked_add(patience)?, Due::Response(patience)))
+        Some((since.after(patience), Due::Response(patience)))
     }
 }
 

@@ -43,6 +43,12 @@ pub use settle::{Sender, Settled};
 pub struct Time(pub u32);
 
 impl Time {
+    /// The time at which the process has this age.
+    #[must_use]
+    pub fn of_age(age: Duration) -> Self {
+        Self(u32::try_from(age.as_secs()).unwrap_or(u32::MAX))
+    }
+
     /// Whether `self` lies no more than `span` before `now`.
     #[must_use]
     pub fn within(self, span: Duration, now: Self) -> bool {

@@ -4,15 +4,17 @@
 //! task, so that nothing in it is locked or sent between threads.
 
 use crate::session::{self, Door, Shared};
+use crate::timers;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc as std_mpsc;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 use tokio::net::TcpStream;
-use tokio::runtime::{self, Runtime};
+use tokio::runtime::{self, Handle, LocalOptions, LocalRuntime, Runtime};
 use tokio::sync::mpsc;
-use tokio::task::LocalSet;
-use tokio::time::{self, MissedTickBehavior};
+use tokio::time::{Interval, MissedTickBehavior};
 
 /// How often a worker shows that it makes progress.
 const BEAT_EVERY: Duration = Duration::from_secs(1);
@@ -31,6 +33,8 @@ struct Worker {
 
 impl Workers {
     /// Starts as many as the configuration says.
+    ///
+    /// The runtime that this is called in keeps their timers.
     ///
     /// # Errors
     ///
@@ -82,7 +86,6 @@ impl Workers {
 
 impl Worker {
     fn start(number: usize, shared: &Arc<Shared>) -> io::Result<Self> {
-        let runtime = new_runtime()?;
         let (queue, arrivals) = mpsc::unbounded_channel();
         let worker = Self {
             connections: Arc::default(),
@@ -93,21 +96,31 @@ impl Worker {
         let shared = Arc::clone(shared);
         let connections = Arc::clone(&worker.connections);
         let (beat, born) = (Arc::clone(&worker.beat), worker.born);
+        let (started, starts) = std_mpsc::sync_channel(1);
+        let keeper = Handle::current();
         thread::Builder::new()
             .name(format!("worker-{number}"))
             .spawn(move || {
-                let local = LocalSet::new();
-                local.spawn_local(async move {
-                    let mut ticks = ticks(BEAT_EVERY);
-                    loop {
-                        ticks.tick().await;
-                        beat.store(born.elapsed().as_secs(), Ordering::Relaxed);
-                    }
-                });
-                let work = work(shared, connections, arrivals);
-                runtime.block_on(local.run_until(work));
+                timers::keep_by(keeper);
+                // A local runtime stays on the thread that makes it.
+                let runtime = match local_runtime() {
+                    Ok(runtime) => runtime,
+                    Err(error) => return started.send(Err(error)).unwrap_or_default(),
+                };
+                started.send(Ok(())).unwrap_or_default();
+                runtime.spawn_local(show_progress(beat, born));
+                runtime.block_on(work(shared, connections, arrivals));
             })?;
-        Ok(worker)
+        let started = starts.recv().map_err(io::Error::other)?;
+        started.map(|()| worker)
+    }
+}
+
+async fn show_progress(beat: Arc<AtomicU64>, born: Instant) {
+    let mut ticks = ticks(BEAT_EVERY);
+    loop {
+        ticks.tick().await;
+        beat.store(born.elapsed().as_secs(), Ordering::Relaxed);
     }
 }
 
@@ -116,14 +129,15 @@ async fn work(
     connections: Arc<AtomicUsize>,
     mut arrivals: mpsc::UnboundedReceiver<(std::net::TcpStream, Door)>,
 ) {
+    let tally = Rc::new(shared.metrics.tally());
     while let Some((client, door)) = arrivals.recv().await {
         let served = Served(Arc::clone(&connections));
-        let shared = Arc::clone(&shared);
+        let (shared, tally) = (Arc::clone(&shared), Rc::clone(&tally));
         match TcpStream::from_std(client) {
             Ok(client) => {
                 tokio::task::spawn_local(async move {
                     let _served = served;
-                    session::serve(shared, client, door).await;
+                    session::serve(shared, tally, client, door).await;
                 });
             }
             Err(error) => tracing::error!(%error, "cannot take over a connection"),
@@ -149,10 +163,17 @@ pub fn new_runtime() -> io::Result<Runtime> {
     runtime::Builder::new_current_thread().enable_all().build()
 }
 
+/// A runtime of this thread, whose tasks need no lock to be woken by it. It
+/// keeps no timers: see [`timers`].
+fn local_runtime() -> io::Result<LocalRuntime> {
+    let mut builder = runtime::Builder::new_current_thread();
+    builder.enable_io().build_local(LocalOptions::default())
+}
+
 /// A tick `every` so often, later ones moving on after a late one.
 #[must_use]
-pub fn ticks(every: Duration) -> time::Interval {
-    let mut ticks = time::interval(every);
+pub fn ticks(every: Duration) -> Interval {
+    let mut ticks = timers::interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
 }

@@ -26,14 +26,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // What the proxy is tried against has none of its code: neither how it
     // reads bytes, nor what it decides about them.
     ("dev", &["cli", "config", "listen", "metrics"]),
-    ("upstream", &["config", "ids", "wire"]),
+    ("timers", &[]),
+    ("upstream", &["config", "ids", "timers", "wire"]),
     (
         "session",
         &[
-            "config", "events", "ids", "ledger", "metrics", "upstream", "window", "wire",
+            "config", "events", "ids", "ledger", "metrics", "timers", "upstream", "window", "wire",
         ],
     ),
-    ("workers", &["session"]),
+    ("workers", &["session", "timers"]),
     (
         "admin",
         &[

@@ -8,6 +8,7 @@ use super::settle::Sent;
 use super::told::{Matter, several};
 use crate::ids::NodeId;
 use crate::metrics::{DisconnectCause, Limit, Side};
+use crate::timers::timeout;
 use crate::upstream::of_upstream;
 use crate::window::Outcome;
 use crate::wire::WireError;
@@ -110,7 +111,7 @@ impl Session {
         self.release();
         self.to_client = Outbox::default();
         self.withhold(written);
-        self.orphan = Some((self.now + ORPHAN_PATIENCE, presence));
+        self.orphan = Some((self.now.after(ORPHAN_PATIENCE), presence));
         true
     }
 
@@ -118,7 +119,7 @@ impl Session {
     pub(super) fn withhold(&mut self, written: u64) {
         let mut kept = Pipeline::default();
         let mut kept_tickets = VecDeque::new();
-        for owed in self.pipeline.drain() {
+        for owed in std::mem::take(&mut self.pipeline).drain() {
             let own: Vec<Sent> = self.tickets.drain(..owed.tickets).collect();
             if owed.end <= written {
                 kept_tickets.extend(own);
@@ -130,7 +131,7 @@ impl Session {
                         .ledger
                         .settle(&sent.ticket, Outcome::Withheld, self.time);
                 }
-                self.shared.answered(&owed, false, self.now.into_std());
+                self.answered(&owed, false);
             }
         }
         self.pipeline = kept;
@@ -145,8 +146,8 @@ impl Session {
             let unknown = Outcome::Unknown { candidate: None };
             let _ = self.shared.ledger.settle(&sent.ticket, unknown, self.time);
         }
-        for owed in self.pipeline.drain() {
-            self.shared.answered(&owed, false, self.now.into_std());
+        for owed in std::mem::take(&mut self.pipeline).drain() {
+            self.answered(&owed, false);
         }
         let ttl = self.shared.ledger.rules().ttl;
         for producer in self.producers.values() {
@@ -160,13 +161,13 @@ impl Session {
         self.to_upstream.withdraw(&self.quiet);
         let flushed = poll_fn(|cx| self.to_upstream.poll_flush(cx, &mut self.upstream));
         // A broker that does not take them has lost nothing it had.
-        let _ = tokio::time::timeout(LAST_BYTES_PATIENCE, flushed).await;
+        let _ = timeout(LAST_BYTES_PATIENCE, flushed).await;
     }
 
     /// Sends the client what is left for it, then says goodbye.
     pub(super) async fn last_bytes(&mut self) {
         let flushed = poll_fn(|cx| self.to_client.poll_flush(cx, &mut self.client));
-        if tokio::time::timeout(LAST_BYTES_PATIENCE, flushed)
+        if timeout(LAST_BYTES_PATIENCE, flushed)
             .await
             .is_ok_and(|flushed| flushed.is_ok())
         {

@@ -3,12 +3,13 @@
 //! Kafka answers each connection strictly in order, and so does hapax: an
 //! answer of its own waits until everything before it has been answered.
 
+use super::moment::Moment;
 use crate::wire::header::RequestHead;
 use crate::wire::produce::Answer;
 use crate::wire::transactions::Claim;
 use bytes::Bytes;
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What is to happen with the response to a request.
 #[derive(Debug)]
@@ -43,9 +44,9 @@ pub(super) struct Owed {
     /// Where its last byte stands in the stream to the broker.
     pub end: u64,
     /// When it came.
-    pub at: Instant,
+    pub at: Moment,
     /// When the last of it came.
-    pub sent: Option<Instant>,
+    pub sent: Option<Moment>,
     /// How long the broker may take by the request's own word.
     pub timeout: Option<Duration>,
 }
@@ -88,7 +89,7 @@ impl Pipeline {
     }
 
     /// All of the newest request has come.
-    pub(super) fn newest_came(&mut self, now: Instant) {
+    pub(super) fn newest_came(&mut self, now: Moment) {
         if let Some(newest) = self.owed.back_mut() {
             newest.sent.get_or_insert(now);
         }
@@ -155,7 +156,7 @@ mod tests {
             reply,
             tickets: 0,
             end: 0,
-            at: Instant::now(),
+            at: Moment::START,
             sent: None,
             timeout: None,
         }

@@ -5,6 +5,7 @@
 //! that came, unless some of its batches are answered here.
 
 use super::end::End;
+use super::moment::Moment;
 use super::outbox::Pass;
 use super::pipeline::Reply;
 use super::route::{Frame, PREFIX, RequestStage};
@@ -14,30 +15,30 @@ use super::topics::Named;
 use super::{Blocked, Session};
 use crate::ids::ProducerId;
 use crate::ledger::{Producer, WindowKey};
-use crate::metrics::{self, Limit, Presence, Side};
+use crate::metrics::{self, Api, Limit, Presence, Side};
 use crate::window::{Ack, Acks, Action, Arrival, Mode, Verdict};
 use crate::wire::batch::{Batch, Odd, Tracked};
 use crate::wire::header::{self, RequestHead};
 use crate::wire::produce::{self, Answer, Front, Sink, TopicRef, Walk};
 use crate::wire::{WireError, api};
 use std::collections::HashSet;
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// Producers whose look-up a connection keeps.
 const PRODUCERS_CACHED: usize = 1024;
 /// Partitions of a request that a connection keeps room for.
-pub(super) const PARTS_KEPT: usize = 64;
+const PARTS_KEPT: usize = 64;
 /// What a mirrored answer says where an offset or a time would stand.
 const NO_TIME: i64 = -1;
 
 /// A request that waits for a batch of another one.
 pub(super) struct Held {
-    pub deadline: Instant,
+    pub deadline: Moment,
     _presence: Presence,
 }
 
@@ -45,7 +46,6 @@ pub(super) struct Held {
 #[derive(Default)]
 pub(super) struct Scratch {
     parts: Vec<Part>,
-    pub due: Vec<Sent>,
 }
 
 /// One partition of a request.
@@ -354,7 +354,7 @@ impl Session {
             let patience = self.shared.config.sequence.hold_max.min(terms.timeout / 4);
             self.info.held.store(true, Ordering::Relaxed);
             self.held = Some(Held {
-                deadline: self.now + patience,
+                deadline: self.now.after(patience),
                 _presence: Presence::of(&self.shared.metrics.held_requests),
             });
         }
@@ -473,8 +473,8 @@ impl Session {
 
     /// Notes where a request stands that asks for no answer.
     fn note_quiet(&mut self, pass: &Pass<'_>, frame: Frame<'_>) {
-        self.shared.unanswered();
-        self.info.requests.fetch_add(1, Ordering::Relaxed);
+        self.requests += 1;
+        self.tally.unanswered(Api::Produce);
         let start = pass.position();
         self.quiet.push(start..start + (PREFIX + frame.len) as u64);
     }
@@ -547,20 +547,22 @@ impl Session {
     }
 
     pub(super) fn producer(&mut self, id: ProducerId) -> Option<&Arc<Producer>> {
-        if !self.producers.contains_key(&id) {
-            let producer = self.shared.ledger.producer(id, self.time)?;
-            if let Some(name) = self.info.client_id.get() {
-                producer.client_id.get_or_init(|| Arc::clone(name));
+        if self.producers.len() >= PRODUCERS_CACHED && !self.producers.contains_key(&id) {
+            let ttl = self.shared.ledger.rules().ttl;
+            for (_, forgotten) in self.producers.drain() {
+                forgotten.trouble(self.time, ttl);
             }
-            if self.producers.len() >= PRODUCERS_CACHED {
-                let ttl = self.shared.ledger.rules().ttl;
-                for (_, forgotten) in self.producers.drain() {
-                    forgotten.trouble(self.time, ttl);
-                }
-            }
-            self.producers.insert(id, producer);
         }
-        self.producers.get(&id)
+        match self.producers.entry(id) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(place) => {
+                let producer = self.shared.ledger.producer(id, self.time)?;
+                if let Some(name) = self.info.client_id.get() {
+                    producer.client_id.get_or_init(|| Arc::clone(name));
+                }
+                Some(place.insert(producer))
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::{FIRST_PART, Session};
 use crate::events::{Event, Kind};
 use crate::ids::{NodeId, TopicId};
 use crate::ledger::UNSEEN_FENCE;
-use crate::metrics::{BadFrame, FencedBy, Side};
+use crate::metrics::{BadFrame, FencedBy, Outcome, Side};
 use crate::session::shared::Shared;
 use crate::wire::addresses::{self, Directory, EndpointScan};
 use crate::wire::transactions::{self, Claim};
@@ -83,7 +83,7 @@ impl Session {
     fn answer_in_turn(&mut self, pass: &mut Pass<'_>) {
         while let Some((owed, bytes)) = self.pipeline.take_ready() {
             pass.replace(0, &bytes);
-            self.shared.short_circuited(&owed, self.now.into_std());
+            self.done(&owed, Outcome::ShortCircuit);
         }
     }
 
@@ -132,7 +132,7 @@ impl Session {
             }
             return Ok(true);
         }
-        self.shared.answered(&owed, true, self.now.into_std());
+        self.answered(&owed, true);
         self.stream_reply(pass, &owed, len)?;
         Ok(true)
     }
@@ -218,7 +218,7 @@ impl Session {
         if let Some(owed) = self.pipeline.take_token() {
             self.authentication.token_answered(0);
             self.prove();
-            self.shared.answered(&owed, true, self.now.into_std());
+            self.answered(&owed, true);
         }
         pass.keep(PREFIX);
         self.reply = ReplyStage::Pass { left: len };
@@ -228,7 +228,6 @@ impl Session {
     /// Reads a whole response. Returns what the client gets in its place.
     fn read_reply(&mut self, owed: &Owed, frame: &[u8]) -> Result<Option<Bytes>, End> {
         let (api_key, version) = (owed.head.api_key, owed.head.api_version);
-        let now = self.now.into_std();
         let malformed = |error| self.malformed(Side::Upstream, error);
         let (ok, replaced) = match &owed.reply {
             Reply::Produce(_) => return self.produce_reply(owed, frame),
@@ -255,7 +254,7 @@ impl Session {
             Reply::Insight(claim) => (self.insight(api_key, version, claim, frame), None),
             Reply::Pass | Reply::Token | Reply::Ready(_) => (true, None),
         };
-        self.shared.answered(owed, ok, now);
+        self.answered(owed, ok);
         Ok(replaced)
     }
 

@@ -8,7 +8,6 @@ use crate::metrics::{BadFrame, Limit, Side};
 use crate::wire::header::{self, RequestHead};
 use crate::wire::{WireError, addresses, api, api_versions, frame, sasl, transactions};
 use bytes::Bytes;
-use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use super::produce::Streamed;
@@ -103,7 +102,7 @@ impl Session {
             match std::mem::replace(&mut self.request, RequestStage::Head) {
                 RequestStage::Drop { left: 0, owed } => self.owe(*owed),
                 RequestStage::Head | RequestStage::Pass { left: 0 } => {
-                    self.pipeline.newest_came(self.now.into_std());
+                    self.pipeline.newest_came(self.now);
                 }
                 unfinished => self.request = unfinished,
             }
@@ -245,16 +244,15 @@ impl Session {
             reply,
             tickets: 0,
             end: pass.position() + (PREFIX + frame.len) as u64,
-            at: self.now.into_std(),
+            at: self.now,
             sent: None,
             timeout: None,
         }
     }
 
     pub(super) fn owe(&mut self, owed: Owed) {
-        self.info.requests.fetch_add(1, Ordering::Relaxed);
-        self.info.in_flight.fetch_add(1, Ordering::Relaxed);
-        self.shared.asked();
+        self.requests += 1;
+        self.tally.asked();
         self.pipeline.push(owed);
     }
 

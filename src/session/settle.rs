@@ -3,7 +3,6 @@
 use super::Session;
 use super::end::End;
 use super::pipeline::{Owed, Reply};
-use super::produce::PARTS_KEPT;
 use super::route::PREFIX;
 use super::topics::Named;
 use crate::events::{Event, Kind};
@@ -47,11 +46,9 @@ impl Session {
         frame: &[u8],
     ) -> Result<Option<Bytes>, End> {
         let version = owed.head.api_version;
-        let mut due = std::mem::take(&mut self.scratch.due);
-        due.extend(self.tickets.drain(..owed.tickets));
         let mut settling = Settling {
             session: self,
-            due: &due,
+            due: owed.tickets,
             next: 0,
             places: HashMap::new(),
             ok: true,
@@ -59,12 +56,9 @@ impl Session {
         };
         let read = produce::replies(version, frame, |reply| settling.reply(&reply));
         let Settling { ok, shields, .. } = settling;
-        self.settle_silent(&due);
-        due.clear();
-        if due.capacity() <= PARTS_KEPT {
-            self.scratch.due = due;
-        }
-        self.shared.answered(owed, ok, self.now.into_std());
+        self.settle_silent(owed.tickets);
+        self.tickets.drain(..owed.tickets);
+        self.answered(owed, ok);
         let endpoints = read.map_err(|error| self.malformed(Side::Upstream, error))?;
         self.changed(owed, frame, endpoints, &shields)
     }
@@ -104,8 +98,9 @@ impl Session {
     }
 
     /// A response that does not speak of a batch leaves its outcome unknown.
-    fn settle_silent(&self, due: &[Sent]) {
-        for sent in due.iter().filter(|sent| !sent.settled.get()) {
+    fn settle_silent(&self, due: usize) {
+        let due = self.tickets.iter().take(due);
+        for sent in due.filter(|sent| !sent.settled.get()) {
             let unknown = Outcome::Unknown { candidate: None };
             let _ = self.shared.ledger.settle(&sent.ticket, unknown, self.time);
         }
@@ -118,7 +113,7 @@ impl Session {
         if error == 0 {
             self.shared.ledger.topics.confirm(key.topic);
         }
-        sent.topic.metrics.broker_error(error);
+        sent.topic.metrics.shared.broker_error(error);
         if error == 100 {
             self.shared.ledger.topics.retire(key.topic);
         }
@@ -158,7 +153,8 @@ impl Session {
 /// Settles the batches of one response while it is read.
 struct Settling<'a> {
     session: &'a Session,
-    due: &'a [Sent],
+    /// How many of the session's tickets the response answers.
+    due: usize,
     /// Where the batch that follows the last one found would stand: brokers
     /// answer in the order of the request, but for the order of topics.
     next: usize,
@@ -174,19 +170,21 @@ impl<'a> Settling<'a> {
         let is = |sent: &&Sent| {
             sent.ticket.key.partition == partition && sent.topic.raw.as_ref() == topic
         };
-        if let Some(sent) = self.due.get(self.next).filter(is) {
+        let tickets = &self.session.tickets;
+        let next = tickets.get(self.next).filter(|_| self.next < self.due);
+        if let Some(sent) = next.filter(is) {
             self.next += 1;
             return Some(sent);
         }
         if self.places.is_empty() {
-            let places = self.due.iter().enumerate();
+            let places = tickets.iter().take(self.due).enumerate();
             self.places = places
                 .map(|(at, sent)| ((sent.topic.raw.as_ref(), sent.ticket.key.partition), at))
                 .collect();
         }
         let at = *self.places.get(&(topic, partition))?;
         self.next = at + 1;
-        self.due.get(at)
+        tickets.get(at)
     }
 
     fn reply(&mut self, reply: &PartitionReply<'_>) {

@@ -4,11 +4,8 @@ use crate::config::Config;
 use crate::events::Events;
 use crate::ids::NodeId;
 use crate::ledger::{Identity, Ledger};
-use crate::metrics::{
-    Api, BadFrame, ConnectError, DisconnectCause, Limit, Metrics, Outcome, Presence, Side,
-};
+use crate::metrics::{BadFrame, ConnectError, DisconnectCause, Limit, Metrics, Presence, Side};
 use crate::session::end::End;
-use crate::session::pipeline::Owed;
 use crate::session::told::{Matter, Told, several};
 use crate::upstream::{Broker, Brokers, DialError, Learned, Own, ProbeError, Target, ask, dial};
 use crate::wire::frame::{FrameError, Stranger};
@@ -252,46 +249,6 @@ impl Shared {
         None
     }
 
-    pub(super) fn received(&self, side: Side, bytes: usize) {
-        self.metrics.received_bytes.with(side).inc_by(bytes as u64);
-    }
-
-    pub(super) fn sent(&self, side: Side, bytes: u64) {
-        self.metrics.sent_bytes.with(side).inc_by(bytes);
-    }
-
-    pub(super) fn asked(&self) {
-        self.metrics.requests_in_flight.inc();
-    }
-
-    /// A request came that asks for no answer.
-    pub(super) fn unanswered(&self) {
-        let requests = &self.metrics.requests;
-        requests.with(Api::Produce, Outcome::Ok).inc();
-    }
-
-    /// A request has its answer, or will get none.
-    pub(super) fn answered(&self, owed: &Owed, ok: bool, now: Instant) {
-        let outcome = if ok { Outcome::Ok } else { Outcome::Error };
-        self.done(owed, outcome, now);
-    }
-
-    /// A request was answered by hapax itself.
-    pub(super) fn short_circuited(&self, owed: &Owed, now: Instant) {
-        self.done(owed, Outcome::ShortCircuit, now);
-    }
-
-    fn done(&self, owed: &Owed, outcome: Outcome, now: Instant) {
-        let api = Api::from_key(owed.head.api_key);
-        self.metrics.requests_in_flight.dec();
-        self.metrics.requests.with(api, outcome).inc();
-        let took = now.saturating_duration_since(owed.at);
-        self.metrics
-            .request_duration
-            .with(api)
-            .observe(took.as_secs_f64());
-    }
-
     pub(super) fn disconnected(&self, cause: DisconnectCause) {
         self.metrics.client_disconnects.with(cause).inc();
     }
@@ -385,6 +342,12 @@ impl Info {
 }
 
 impl Info {
+    /// Shows where the session stands, each time that it waits.
+    pub(super) fn show(&self, requests: u64, in_flight: usize) {
+        self.requests.store(requests, Ordering::Relaxed);
+        self.in_flight.store(in_flight, Ordering::Relaxed);
+    }
+
     pub(super) fn set_user(&self, identity: &Identity) {
         let user = match identity {
             Identity::User { user, .. } => Some(user.clone()),

@@ -47,6 +47,7 @@ impl Session {
             if gap.kind == GapKind::NeverSeen {
                 part.topic
                     .metrics
+                    .shared
                     .missing_records
                     .inc_by(u64::from(gap.missing));
             }

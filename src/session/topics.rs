@@ -3,11 +3,10 @@
 use super::Session;
 use crate::ids::{TopicId, TopicKey};
 use crate::ledger::{Hasher, Topic, TopicName};
-use crate::metrics::{self, Limit, TopicMetrics};
+use crate::metrics::{self, Limit, TopicTally};
 use crate::wire::produce::{self, TopicRef};
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// Topics whose look-up a connection keeps.
 const TOPICS_CACHED: usize = 4096;
@@ -17,7 +16,7 @@ pub(super) struct Named {
     pub raw: produce::Topic,
     pub key: Option<TopicKey>,
     pub known: Topic,
-    pub metrics: Arc<TopicMetrics>,
+    pub metrics: Rc<TopicTally>,
 }
 
 /// The topics that a connection wrote to, so that a batch needs no look-up.
@@ -25,6 +24,7 @@ pub(super) struct Named {
 pub(super) struct TopicCache {
     /// The state of the ledger's topics that the cache was filled from.
     version: u32,
+    last: Option<Rc<Named>>,
     names: HashMap<Box<[u8]>, Rc<Named>, Hasher>,
     ids: HashMap<[u8; 16], Rc<Named>, Hasher>,
 }
@@ -41,11 +41,16 @@ impl Session {
                 ..TopicCache::default()
             };
         }
+        let last = self.topics.last.as_ref();
+        if let Some(last) = last.filter(|last| last.raw.as_ref() == topic) {
+            return Rc::clone(last);
+        }
         let known = match topic {
             TopicRef::Name(name) => self.topics.names.get(name),
             TopicRef::Id(id) => self.topics.ids.get(&id),
         };
         if let Some(known) = known {
+            self.topics.last = Some(Rc::clone(known));
             return Rc::clone(known);
         }
         // Who has not proven anything is not followed, and makes no keys.
@@ -63,7 +68,9 @@ impl Session {
         let named = Rc::new(Named {
             raw: topic.to_topic(),
             key,
-            metrics: self.shared.metrics.topic(label.unwrap_or(metrics::OTHER)),
+            metrics: self
+                .tally
+                .topic(&self.shared.metrics.topic(label.unwrap_or(metrics::OTHER))),
             known,
         });
         if unproven {

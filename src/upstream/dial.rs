@@ -2,11 +2,11 @@
 
 use super::{Own, Target};
 use crate::config::HostPort;
+use crate::timers::timeout;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
 
 /// Why no address of a target could be reached.
 #[derive(Debug, thiserror::Error)]

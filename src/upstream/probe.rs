@@ -1,6 +1,7 @@
 //! Asking a broker what it is, with hapax's own few requests.
 
 use super::DialError;
+use crate::timers::timeout;
 use crate::wire::api_versions::{self, Offered};
 use crate::wire::frame::{self, FrameError, Stranger};
 use crate::wire::metadata::{self, Cluster};
@@ -15,7 +16,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 /// The longest answer that is believed. None of those asked for here lists
 /// topics, and ten thousand brokers fit.

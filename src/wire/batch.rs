@@ -13,6 +13,7 @@
 //!
 //! The batch length counts what follows it: the whole batch less 12 bytes.
 
+use super::cursor::field;
 use crate::ids::{BatchId, Epoch, ProducerId, Sequence};
 
 /// Bytes of a batch before its records.
@@ -79,23 +80,24 @@ pub fn batch(records_len: usize, head: &[u8]) -> Batch {
     if head[16] != MAGIC {
         return Batch::Odd(Odd::Magic);
     }
-    let length = i32::from_be_bytes(field::<8, 4>(head));
+    let length = i32::from_be_bytes(field::<8, 4, HEADER>(head));
     if usize::try_from(length).ok() != records_len.checked_sub(AFTER_LENGTH) {
         return Batch::Odd(Odd::ManyBatches);
     }
-    let attributes = u16::from_be_bytes(field::<21, 2>(head));
+    let attributes = u16::from_be_bytes(field::<21, 2, HEADER>(head));
     if attributes & CONTROL != 0 {
         return Batch::Odd(Odd::Control);
     }
-    let records = i32::from_be_bytes(field::<57, 4>(head));
-    let Some(producer) = ProducerId::from_wire(i64::from_be_bytes(field::<43, 8>(head))) else {
+    let records = i32::from_be_bytes(field::<57, 4, HEADER>(head));
+    let Some(producer) = ProducerId::from_wire(i64::from_be_bytes(field::<43, 8, HEADER>(head)))
+    else {
         let records = u32::try_from(records).unwrap_or(0);
         return Batch::Plain { records };
     };
-    let Some(first) = Sequence::from_wire(i32::from_be_bytes(field::<53, 4>(head))) else {
+    let Some(first) = Sequence::from_wire(i32::from_be_bytes(field::<53, 4, HEADER>(head))) else {
         return Batch::Odd(Odd::NegativeSequence);
     };
-    let last_offset_delta = i32::from_be_bytes(field::<23, 4>(head));
+    let last_offset_delta = i32::from_be_bytes(field::<23, 4, HEADER>(head));
     let (Ok(count @ 1..), Ok(len)) = (u32::try_from(records), u32::try_from(records_len)) else {
         return Batch::Odd(Odd::CountMismatch);
     };
@@ -105,23 +107,15 @@ pub fn batch(records_len: usize, head: &[u8]) -> Batch {
     Batch::Tracked(Tracked {
         id: BatchId {
             producer,
-            epoch: Epoch(i16::from_be_bytes(field::<51, 2>(head))),
+            epoch: Epoch(i16::from_be_bytes(field::<51, 2, HEADER>(head))),
             first,
             count,
-            crc: u32::from_be_bytes(field::<17, 4>(head)),
+            crc: u32::from_be_bytes(field::<17, 4, HEADER>(head)),
             len,
         },
         transactional: attributes & TRANSACTIONAL != 0,
-        max_timestamp: i64::from_be_bytes(field::<35, 8>(head)),
+        max_timestamp: i64::from_be_bytes(field::<35, 8, HEADER>(head)),
     })
-}
-
-/// The `N` bytes at `AT`; both are checked when this is compiled.
-#[inline]
-fn field<const AT: usize, const N: usize>(head: &[u8; HEADER]) -> [u8; N] {
-    const { assert!(AT + N <= HEADER) };
-    let bytes = head.get(AT..).and_then(<[u8]>::first_chunk);
-    *bytes.expect("asserted above")
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&mut self, len: usize, what: &'static str) -> Result<&'a [u8], WireError> {
         let (taken, _) = self
             .bytes
@@ -49,7 +49,7 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn array<const N: usize>(
         &mut self,
         what: &'static str,
@@ -84,12 +84,17 @@ impl<'a> Cursor<'a> {
     }
 
     /// An unsigned varint; at most five bytes and 32 bits.
-    #[inline]
+    #[inline(always)]
     pub(super) fn varint(&mut self, what: &'static str) -> Result<u32, WireError> {
         if let Some(&byte @ 0..0x80) = self.bytes.get(self.at) {
             self.at += 1;
             return Ok(u32::from(byte));
         }
+        self.long_varint(what)
+    }
+
+    #[inline(never)]
+    fn long_varint(&mut self, what: &'static str) -> Result<u32, WireError> {
         let mut value = 0u64;
         for shift in [0, 7, 14, 21, 28] {
             let [byte] = self.array(what)?;
@@ -103,7 +108,7 @@ impl<'a> Cursor<'a> {
 
     /// The length of an array or of records; `None` for null, which Kafka
     /// reads from every negative length.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count(
         &mut self,
         flexible: bool,
@@ -115,7 +120,7 @@ impl<'a> Cursor<'a> {
         Ok(usize::try_from(self.int32(what)?).ok())
     }
 
-    #[inline]
+    #[inline(always)]
     fn compact(&mut self, what: &'static str) -> Result<Option<usize>, WireError> {
         let raw = self.varint(what)?;
         // Kafka's lengths are signed: one above i32::MAX cannot be meant.
@@ -126,7 +131,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The length of a string.
-    #[inline]
+    #[inline(always)]
     pub(super) fn string_len(
         &mut self,
         flexible: bool,
@@ -138,7 +143,7 @@ impl<'a> Cursor<'a> {
         Ok(usize::try_from(self.int16(what)?).ok())
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn string(
         &mut self,
         flexible: bool,
@@ -150,14 +155,38 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// The next `N` bytes, which are not passed; `None` where there are fewer.
+    #[inline(always)]
+    pub(super) fn ahead<const N: usize>(&self) -> Option<&'a [u8; N]> {
+        self.bytes.get(self.at..)?.first_chunk()
+    }
+
+    /// Passes `len` bytes that were looked at.
+    #[inline(always)]
+    pub(super) fn pass(&mut self, len: usize) {
+        self.at = (self.at + len).min(self.bytes.len());
+    }
+
+    /// Passes a section of tagged fields if it is an empty one.
+    #[inline(always)]
+    pub(super) fn no_tags(&mut self) -> bool {
+        let none = self.bytes.get(self.at) == Some(&0);
+        self.at += usize::from(none);
+        none
+    }
+
     /// Passes a section of tagged fields.
-    #[inline]
+    #[inline(always)]
     pub(super) fn tags(&mut self) -> Result<(), WireError> {
         // Nearly always there are none.
-        if self.bytes.get(self.at) == Some(&0) {
-            self.at += 1;
+        if self.no_tags() {
             return Ok(());
         }
+        self.some_tags()
+    }
+
+    #[cold]
+    fn some_tags(&mut self) -> Result<(), WireError> {
         for _ in 0..self.varint("a tag count")? {
             self.tag()?;
         }
@@ -171,6 +200,16 @@ impl<'a> Cursor<'a> {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         Ok((tag, self.take(size, "a tagged field")?))
     }
+}
+
+/// The `N` bytes at `AT` of `LEN` bytes; all three are checked when this is compiled.
+#[inline(always)]
+pub(super) fn field<const AT: usize, const N: usize, const LEN: usize>(
+    bytes: &[u8; LEN],
+) -> [u8; N] {
+    const { assert!(AT + N <= LEN) };
+    let bytes = bytes.get(AT..).and_then(<[u8]>::first_chunk);
+    *bytes.expect("asserted above")
 }
 
 fn malformed(what: &'static str, value: u64) -> WireError {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::batch::{self, Batch, Odd};
-use super::cursor::{self, Cursor, Splice};
+use super::cursor::{self, Cursor, Splice, field};
 use super::schema::{self, Field, Role, Value, Visitor};
 use super::{WireError, api, frame, header};
 
@@ -136,6 +136,9 @@ impl Walk {
             if self.skip > 0 || self.stage == Stage::Done {
                 return Ok(cursor.at());
             }
+            if self.empty_tail(&mut cursor) {
+                continue;
+            }
             let mut ahead = cursor;
             match self.step(&mut ahead, sink) {
                 Ok(()) => cursor = ahead,
@@ -185,17 +188,9 @@ impl Walk {
                 self.skip = len - head.len();
                 self.stage = Stage::PartitionTail;
             }
-            Stage::PartitionTail => {
-                self.tail(cursor)?;
-                self.stage = self.next_partition();
-            }
-            Stage::TopicTail => {
-                self.tail(cursor)?;
-                self.stage = self.next_topic();
-            }
-            Stage::Tail => {
-                self.tail(cursor)?;
-                self.stage = Stage::Done;
+            Stage::PartitionTail | Stage::TopicTail | Stage::Tail => {
+                cursor.tags()?;
+                self.stage = self.after_tail();
             }
             Stage::Done => {}
         }
@@ -210,11 +205,28 @@ impl Walk {
         }
     }
 
-    fn tail(&self, cursor: &mut Cursor<'_>) -> Result<(), WireError> {
-        if self.version < FLEXIBLE {
-            return Ok(());
+    /// Passes a tail without tags, which nearly all of them are and which those
+    /// of older versions do not even show. Returns whether there was one.
+    #[inline(always)]
+    fn empty_tail(&mut self, cursor: &mut Cursor<'_>) -> bool {
+        let in_tail = matches!(
+            self.stage,
+            Stage::PartitionTail | Stage::TopicTail | Stage::Tail
+        );
+        let passes = in_tail && (self.version < FLEXIBLE || cursor.no_tags());
+        if passes {
+            self.stage = self.after_tail();
         }
-        cursor.tags()
+        passes
+    }
+
+    #[inline(always)]
+    fn after_tail(&self) -> Stage {
+        match self.stage {
+            Stage::PartitionTail => self.next_partition(),
+            Stage::TopicTail => self.next_topic(),
+            _ => Stage::Done,
+        }
     }
 
     fn next_topic(&self) -> Stage {
@@ -327,11 +339,47 @@ const RECORD_ERRORS: i16 = 8;
 const LEADERS: i16 = 10;
 const NODE_ENDPOINTS: u32 = 0;
 
+/// The usual answer from version 9 on, which says nothing in words:
+///
+/// ```text
+///  0 index           4 | 14 append time      8 | 30 record errors   1
+///  4 error           2 | 22 log start        8 | 31 error message   1
+///  6 base offset     8 |                       | 32 tags            1
+/// ```
+const WORDLESS: usize = 33;
+
+#[inline(always)]
+fn wordless<'a>(
+    cursor: &mut Cursor<'a>,
+    version: i16,
+    topic: TopicRef<'a>,
+) -> Option<PartitionReply<'a>> {
+    let bytes = cursor.ahead::<WORDLESS>()?;
+    let words = field::<30, 3, WORDLESS>(bytes);
+    if version < FLEXIBLE || !matches!(words, [0 | 1, 0, 0]) {
+        return None;
+    }
+    let reply = PartitionReply {
+        topic,
+        partition: i32::from_be_bytes(field::<0, 4, WORDLESS>(bytes)),
+        error: i16::from_be_bytes(field::<4, 2, WORDLESS>(bytes)),
+        base_offset: offset(i64::from_be_bytes(field::<6, 8, WORDLESS>(bytes))),
+        log_append_time: i64::from_be_bytes(field::<14, 8, WORDLESS>(bytes)),
+        log_start_offset: offset(i64::from_be_bytes(field::<22, 8, WORDLESS>(bytes))),
+        error_at: cursor.at() + 4,
+    };
+    cursor.pass(WORDLESS);
+    Some(reply)
+}
+
 fn reply<'a>(
     cursor: &mut Cursor<'a>,
     version: i16,
     topic: TopicRef<'a>,
 ) -> Result<PartitionReply<'a>, WireError> {
+    if let Some(reply) = wordless(cursor, version, topic) {
+        return Ok(reply);
+    }
     let flexible = version >= FLEXIBLE;
     let partition = cursor.int32("a partition index")?;
     let reply = PartitionReply {

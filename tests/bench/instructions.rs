@@ -106,7 +106,11 @@ fn main() {
     let mut text =
         String::from("# Instructions a request, by cargo bench --bench instructions -- --record\n");
     let mut grown = Vec::new();
-    let wanted = |s: &&Scenario| only.as_ref().is_none_or(|only| s.name.contains(only));
+    let exact = SCENARIOS.iter().any(|s| Some(s.name) == only.as_deref());
+    let wanted = |s: &&Scenario| {
+        only.as_ref()
+            .is_none_or(|only| s.name == only || !exact && s.name.contains(only))
+    };
     for scenario in SCENARIOS.iter().filter(wanted) {
         let [short, long] = RUNS.map(|requests| count(scenario, requests));
         let cost = (long - short) / u64::from(RUNS[1] - RUNS[0]);

@@ -1,0 +1,34 @@
+//! Points in time as a session compares them.
+
+use crate::ledger::Ledger;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Nanoseconds since the ledger began: enough for 584 years.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Moment(u64);
+
+impl Moment {
+    pub(super) fn now(ledger: &Ledger) -> Self {
+        Self::ZERO.after(ledger.age(Instant::now().into_std()))
+    }
+
+    #[cfg(test)]
+    pub(super) const START: Self = Self::ZERO;
+    const ZERO: Self = Self(0);
+
+    /// So much later, or as late as can be said.
+    pub(super) fn after(self, span: Duration) -> Self {
+        let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(span))
+    }
+
+    pub(super) fn nanoseconds_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// Since the ledger began.
+    pub(super) fn age(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+}

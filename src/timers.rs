@@ -1,0 +1,46 @@
+//! Timers that a worker sets and another thread keeps.
+//!
+//! A runtime that keeps timers looks at the clock and at its wheel each time
+//! that it goes to sleep, which for a worker is once for nearly every request,
+//! while its own timers are set about once in half a minute. So the workers
+//! leave them to the thread that accepts connections. On any other thread a
+//! timer is one of its own runtime.
+
+use std::cell::OnceCell;
+use std::future::Future;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::time::{self, Instant, Interval, Sleep, Timeout};
+
+thread_local! {
+    static KEEPER: OnceCell<Handle> = const { OnceCell::new() };
+}
+
+/// From now on the timers of this thread are kept by that runtime.
+pub fn keep_by(keeper: Handle) {
+    KEEPER.with(|place| {
+        place.get_or_init(|| keeper);
+    });
+}
+
+/// Like [`time::sleep_until`].
+pub fn sleep_until(deadline: Instant) -> Sleep {
+    kept(|| time::sleep_until(deadline))
+}
+
+/// Like [`time::timeout`].
+pub fn timeout<F: Future>(span: Duration, future: F) -> Timeout<F> {
+    kept(|| time::timeout(span, future))
+}
+
+/// Like [`time::interval`].
+pub fn interval(every: Duration) -> Interval {
+    kept(|| time::interval(every))
+}
+
+fn kept<T>(set: impl FnOnce() -> T) -> T {
+    KEEPER.with(|keeper| {
+        let _context = keeper.get().map(Handle::enter);
+        set()
+    })
+}
