@@ -351,6 +351,7 @@ impl Ledger {
                 acks: arrival.acks,
                 node: arrival.node,
                 realm: arrival.realm,
+                link: arrival.link,
             },
             id: committed.id,
             gated: gated.is_some(),
