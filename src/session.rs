@@ -46,6 +46,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 use topics::TopicCache;
 
+#[doc(hidden)]
+pub use pipeline::Pairing;
 use shared::Collecting;
 pub use shared::{Door, Info, Shared};
 
