@@ -11,7 +11,9 @@ mod realms;
 mod topics;
 
 use crate::ids::{BatchId, ProducerId, TopicKey};
-use crate::window::{Arrival, AttemptId, Outcome, Rules, Sender, Settled, Time, Verdict, Window};
+use crate::window::{
+    Action, Arrival, AttemptId, Outcome, Rules, Sender, Settled, Time, Verdict, Window,
+};
 use dashmap::DashMap;
 use std::collections::HashSet;
 use std::num::NonZeroU32;
@@ -55,6 +57,17 @@ pub struct Ticket {
     sender: Sender,
     id: AttemptId,
     gated: bool,
+}
+
+/// What became of a batch at the door.
+#[must_use]
+#[derive(Clone, Copy, Debug)]
+pub struct Admission {
+    /// What it is, and what is to be done with it. Where that is
+    /// [`Action::Forward`] it has been noted that it leaves.
+    pub verdict: Verdict,
+    /// What settles it; `None` if it does not leave, or leaves untracked.
+    pub ticket: Option<Ticket>,
 }
 
 /// How keys are hashed that every batch looks up: seeded by chance, and several
@@ -178,6 +191,30 @@ impl Ledger {
         match self.windows.get_mut(&key) {
             Some(mut window) => window.judge(arrival, &self.rules),
             None => Window::new(arrival.now).judge(arrival, &self.rules),
+        }
+    }
+
+    /// Judges a batch and, if it is to be forwarded, notes that it leaves:
+    /// [`Self::judge`] and [`Self::commit`] in one look, for a batch that
+    /// nothing of its request can hold back any more.
+    pub fn admit(&self, key: WindowKey, arrival: &Arrival) -> Admission {
+        let Some(mut window) = self.windows.get_mut(&key) else {
+            let verdict = Window::new(arrival.now).judge(arrival, &self.rules);
+            let ticket = match verdict.action {
+                Action::Forward => self.commit(key, arrival, &verdict),
+                Action::Hold | Action::Replay(_) | Action::Mirror(_) => None,
+            };
+            return Admission { verdict, ticket };
+        };
+        let verdict = window.judge(arrival, &self.rules);
+        let committed = match verdict.action {
+            Action::Forward => window.commit(arrival, &verdict),
+            Action::Hold | Action::Replay(_) | Action::Mirror(_) => None,
+        };
+        drop(window);
+        Admission {
+            verdict,
+            ticket: committed.map(|committed| self.ticket(key, arrival, committed)),
         }
     }
 
@@ -363,6 +400,7 @@ impl Ledger {
                 acks: arrival.acks,
                 node: arrival.node,
                 realm: arrival.realm,
+                link: arrival.link,
             },
             id: committed.id,
             gated: gated.is_some(),
@@ -480,6 +518,76 @@ mod tests {
         assert_eq!(ledger.waiters.len(), 1);
         assert_eq!(ledger.sweep(Time(3601)).idle, 1);
         assert!(ledger.waiters.is_empty());
+    }
+
+    /// A batch of one record, as a session tells of it.
+    fn arrival(ledger: &Ledger, link: Link, first: u32) -> (WindowKey, Arrival) {
+        let key = WindowKey {
+            producer: ProducerId::from_wire(1).unwrap(),
+            topic: TopicKey(0),
+            partition: 0,
+        };
+        let batch = BatchId {
+            producer: key.producer,
+            epoch: Epoch(0),
+            first: Sequence::ZERO.advance(first),
+            count: 1,
+            crc: first,
+            len: 70,
+        };
+        let arrival = Arrival {
+            batch,
+            transactional: false,
+            acks: Acks::All,
+            realm: ledger.realm(&Identity::Anonymous),
+            node: None,
+            link,
+            now: Time(0),
+            patient: true,
+        };
+        (key, arrival)
+    }
+
+    #[test]
+    fn a_batch_that_is_alone_is_judged_and_noted_in_one_look() {
+        let [one, two] = [ledger(10), ledger(10)];
+        let links = [one.link(), two.link()];
+        // Two new ones, of which the second waits; both again; then the next.
+        for first in [0, 1, 0, 1, 2] {
+            let (key, arrival) = arrival(&one, links[0], first);
+            let admission = one.admit(key, &arrival);
+            let (_, other) = self::arrival(&two, links[1], first);
+            let verdict = two.judge(key, &other);
+            let ticket = match verdict.action {
+                Action::Forward => two.commit(key, &other, &verdict),
+                _ => None,
+            };
+            assert_eq!(admission.verdict, verdict);
+            assert_eq!(admission.ticket.is_some(), ticket.is_some(), "{first}");
+            let ack = Ack {
+                offset: i64::from(first),
+                append_time: -1,
+                log_start: None,
+            };
+            let written = Outcome::Written(Some(ack));
+            let mut settled = [(&one, admission.ticket), (&two, ticket)]
+                .map(|(ledger, ticket)| ticket.map(|t| ledger.settle(&t, written, Time(0))));
+            assert_eq!(settled[0].take(), settled[1].take());
+        }
+        assert_eq!(one.windows(), 1);
+    }
+
+    #[test]
+    fn what_is_not_forwarded_is_not_noted() {
+        let ledger = ledger(10);
+        let link = ledger.link();
+        let (key, first) = arrival(&ledger, link, 0);
+        assert!(ledger.admit(key, &first).ticket.is_some());
+        let (key, next) = arrival(&ledger, link, 1);
+        let held = ledger.admit(key, &next);
+        assert_eq!(held.verdict.action, Action::Hold);
+        assert!(held.ticket.is_none());
+        assert_eq!(ledger.judge(key, &next), held.verdict, "it left no trace");
     }
 
     #[test]

@@ -49,6 +49,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use topics::TopicCache;
 
+#[doc(hidden)]
+pub use pipeline::Pairing;
 use shared::Collecting;
 pub use shared::{Door, Info, Shared};
 

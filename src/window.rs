@@ -21,6 +21,7 @@
 mod attempt;
 mod fact;
 mod judge;
+mod open;
 mod outcome;
 mod settle;
 
@@ -30,6 +31,7 @@ mod tests;
 use crate::ids::{BatchId, Epoch, NodeId, Sequence};
 use attempt::{Attempt, State};
 use fact::Ring;
+use open::Open;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -219,24 +221,27 @@ pub struct Window {
     /// fact in `acked` is of it.
     epoch: Option<Epoch>,
     acked: Ring,
-    /// In order of arrival; `open.len() <= OPEN_MAX`.
-    open: Vec<Attempt>,
+    open: Open,
     /// The connection whose batches may follow each other without waiting:
     /// the one on which the newest success came, until anything goes wrong.
     gate: Option<Link>,
-    /// Where the log began when the newest fact came; −1 where the cluster
-    /// did not say.
-    log_start: i64,
-    /// Whose batches the facts are.
-    realm: Option<Realm>,
+    next_attempt: AttemptId,
+    touched: Time,
+    notes: Option<Box<Notes>>,
+}
+
+// With a million windows every field counts: of 224 bytes malloc leaves 216.
+const _: () = assert!(size_of::<Window>() <= 216);
+
+/// What there is to say of few windows only.
+#[derive(Default, Debug)]
+struct Notes {
     /// End of the newest batch sent with acks=0, after which nothing is known.
     blind_end: Option<Sequence>,
     /// CRC of the batch whose sequence re-use was flagged last.
     flagged_crc: u32,
     /// The missing sequence that was flagged last in this epoch.
     flagged_gap: Option<Sequence>,
-    next_attempt: AttemptId,
-    touched: Time,
     absorbed: u32,
     /// Saturates; nobody counts further.
     gaps: u16,
@@ -244,8 +249,16 @@ pub struct Window {
     waited_for: bool,
 }
 
-// With a million windows every field counts; 104 is what malloc gives for 112.
-const _: () = assert!(size_of::<Window>() <= 104);
+impl Notes {
+    const NONE: Self = Self {
+        blind_end: None,
+        flagged_crc: 0,
+        flagged_gap: None,
+        absorbed: 0,
+        gaps: 0,
+        waited_for: false,
+    };
+}
 
 impl Window {
     /// A window that knows nothing.
@@ -254,18 +267,11 @@ impl Window {
         Self {
             epoch: None,
             acked: Ring::default(),
-            open: Vec::new(),
+            open: Open::default(),
             gate: None,
-            log_start: -1,
-            realm: None,
-            blind_end: None,
-            flagged_crc: 0,
-            flagged_gap: None,
             next_attempt: AttemptId::default(),
             touched: now,
-            absorbed: 0,
-            gaps: 0,
-            waited_for: false,
+            notes: None,
         }
     }
 
@@ -281,38 +287,29 @@ impl Window {
             self.gate = None;
         }
         if arrival.acks == Acks::None {
-            self.blind_end = Some(batch.end());
+            self.notes_mut().blind_end = Some(batch.end());
             return None;
         }
-        self.trust_only_leader(arrival.node);
+        self.acked.trust_only_leader(arrival.node);
         self.drop_split_parent(&batch);
-        for follower in &mut self.open {
-            if follower.batch.epoch == batch.epoch && follower.batch.first.distance(batch.first) > 0
-            {
-                follower.mirrors = 0;
-            }
-        }
+        self.open.renew_patience_behind(batch.epoch, batch.first);
         let id = self.next_attempt.take();
         let gated = !self.gate_open(arrival);
         let sent = Attempt {
             batch: batch.into(),
-            state: State::Sent,
-            at: arrival.now,
-            id,
-            link: arrival.link,
+            state: State::Sent { id },
             mirrors: 0,
         };
         let again = self
             .open
-            .iter_mut()
-            .find(|a| a.is(&batch) && matches!(a.state, State::NotWritten { .. }));
+            .find_mut(|a| a.is(&batch) && matches!(a.state, State::NotWritten { .. }));
         if let Some(again) = again {
             *again = Attempt {
                 mirrors: again.mirrors,
                 ..sent
             };
         } else {
-            self.make_room()?;
+            self.open.make_room()?;
             self.open.push(sent);
         }
         Some(Committed { id, gated })
@@ -324,24 +321,20 @@ impl Window {
         let state = State::NotWritten {
             code,
             retriable: true,
+            at: arrival.now,
         };
-        if let Some(known) = self.open.iter_mut().find(|a| a.is(&arrival.batch)) {
+        if let Some(known) = self.open.find_mut(|a| a.is(&arrival.batch)) {
             known.mirrors = known.mirrors.saturating_add(1);
             // Another connection's copy may have left since this was judged.
             if matches!(known.state, State::NotWritten { .. }) {
-                known.at = arrival.now;
                 known.state = state;
             }
             return;
         }
-        if self.make_room().is_some() {
-            let id = self.next_attempt.take();
+        if self.open.make_room().is_some() {
             self.open.push(Attempt {
                 batch: arrival.batch.into(),
                 state,
-                at: arrival.now,
-                id,
-                link: arrival.link,
                 mirrors: 1,
             });
         }
@@ -351,7 +344,8 @@ impl Window {
     /// see it, so the next batch must again prove that it is in order there.
     pub fn absorbed(&mut self, arrival: &Arrival, verdict: &Verdict) {
         self.note(arrival, verdict);
-        self.absorbed = self.absorbed.saturating_add(1);
+        let notes = self.notes_mut();
+        notes.absorbed = notes.absorbed.saturating_add(1);
         self.gate = None;
     }
 
@@ -364,7 +358,7 @@ impl Window {
     /// Whether nothing pins this window and no fact in it can be used again.
     #[must_use]
     pub fn idle(&self, span: Duration, now: Time) -> bool {
-        !self.touched.within(span, now) && self.open.iter().all(|a| a.state != State::Sent)
+        !self.touched.within(span, now) && !self.open.iter().any(|a| a.is_sent())
     }
 
     /// Whether the cluster has never acknowledged a batch here: anybody can
@@ -376,7 +370,7 @@ impl Window {
 
     /// A held request waits for this window to change.
     pub fn wait_for(&mut self) {
-        self.waited_for = true;
+        self.notes_mut().waited_for = true;
     }
 
     /// What an operator sees of it.
@@ -385,10 +379,10 @@ impl Window {
         Summary {
             epoch: self
                 .epoch
-                .or_else(|| self.open.last().map(|a| a.batch.epoch)),
+                .or_else(|| self.open.iter().next_back().map(|a| a.batch.epoch)),
             last_acked: self.acked.last().map(|f| (f.last(), f.last_offset())),
-            absorbed: self.absorbed,
-            gaps: u32::from(self.gaps),
+            absorbed: self.notes().absorbed,
+            gaps: u32::from(self.notes().gaps),
             touched: self.touched,
         }
     }
@@ -396,24 +390,34 @@ impl Window {
     fn note(&mut self, arrival: &Arrival, verdict: &Verdict) {
         self.touched = arrival.now;
         match verdict.class {
-            Class::SequenceReuse => self.flagged_crc = arrival.batch.crc,
-            Class::Gap(gap) if verdict.first_time => {
-                self.flagged_gap = Some(gap.expected);
-                self.gaps = self.gaps.saturating_add(1);
-            }
+            Class::SequenceReuse => self.notes_mut().flagged_crc = arrival.batch.crc,
+            Class::Gap(gap) if verdict.first_time => self.flag_gap(gap.expected),
             _ => {}
         }
     }
 
-    fn gate_open(&self, arrival: &Arrival) -> bool {
-        self.gate == Some(arrival.link) && self.epoch == Some(arrival.batch.epoch)
+    fn flag_gap(&mut self, expected: Sequence) {
+        let notes = self.notes_mut();
+        notes.flagged_gap = Some(expected);
+        notes.gaps = notes.gaps.saturating_add(1);
     }
 
-    /// An acks=1 fact holds only while the leader that gave it stays leader.
-    fn trust_only_leader(&mut self, node: Option<NodeId>) {
-        for fact in self.acked.iter_mut() {
-            fact.acked_by = fact.acked_by.unless_moved_to(node);
-        }
+    /// Whether a held request waited for this window, which none does from now on.
+    fn take_waited_for(&mut self) -> bool {
+        let notes = self.notes.as_mut();
+        notes.is_some_and(|notes| std::mem::take(&mut notes.waited_for))
+    }
+
+    fn notes(&self) -> &Notes {
+        self.notes.as_deref().unwrap_or(&Notes::NONE)
+    }
+
+    fn notes_mut(&mut self) -> &mut Notes {
+        self.notes.get_or_insert_default()
+    }
+
+    fn gate_open(&self, arrival: &Arrival) -> bool {
+        self.gate == Some(arrival.link) && self.epoch == Some(arrival.batch.epoch)
     }
 
     /// A part of a batch that was never written replaces it (Java splits a
@@ -425,18 +429,6 @@ impl Window {
                 && !a.batch.same_range(part)
         };
         self.open.retain(|a| !parent(a));
-    }
-
-    /// Room for one more attempt: the oldest that was certainly not written
-    /// gives way, else the oldest whose outcome is unknown.
-    fn make_room(&mut self) -> Option<()> {
-        if self.open.len() >= OPEN_MAX {
-            let oldest = |lost: fn(&State) -> bool| self.open.iter().position(|a| lost(&a.state));
-            let least = oldest(|state| matches!(state, State::NotWritten { .. }))
-                .or_else(|| oldest(|state| matches!(state, State::Unknown { .. })))?;
-            self.open.remove(least);
-        }
-        Some(())
     }
 }
 

@@ -362,6 +362,7 @@ fn window_after(code: i16, base_offset: Option<i64>) -> Window {
         acks: Acks::All,
         node: None,
         realm: Some(Realm(NonZeroU32::MIN)),
+        link: arrival(0).link,
     };
     for (first, code, offset) in [(0, 0, Some(0)), (1, code, base_offset)] {
         let arrival = arrival(first);

@@ -633,6 +633,7 @@ impl World {
             acks: flight.arrival.acks,
             node: flight.arrival.node,
             realm: flight.arrival.realm,
+            link: flight.arrival.link,
         };
         let batch = &flight.arrival.batch;
         let now = Time(self.now);

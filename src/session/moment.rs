@@ -10,12 +10,10 @@ pub(super) struct Moment(u64);
 
 impl Moment {
     pub(super) fn now(ledger: &Ledger) -> Self {
-        Self::ZERO.after(ledger.age(Instant::now().into_std()))
+        Self::START.after(ledger.age(Instant::now().into_std()))
     }
 
-    #[cfg(test)]
-    pub(super) const START: Self = Self::ZERO;
-    const ZERO: Self = Self(0);
+    pub(super) const START: Self = Self(0);
 
     /// So much later, or as late as can be said.
     pub(super) fn after(self, span: Duration) -> Self {

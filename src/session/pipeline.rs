@@ -142,6 +142,33 @@ impl Pipeline {
     }
 }
 
+/// A pipeline as the benchmarks see it: requests that pass as they come.
+#[doc(hidden)]
+#[derive(Default, Debug)]
+pub struct Pairing(Pipeline);
+
+impl Pairing {
+    /// A request has come.
+    pub fn ask(&mut self, head: RequestHead) {
+        self.0.push(Owed {
+            head,
+            reply: Reply::Produce(Vec::new()),
+            tickets: 1,
+            end: 0,
+            at: Moment::START,
+            sent: Some(Moment::START),
+            timeout: None,
+        });
+    }
+
+    /// A response has come. Returns the tickets that it settles, if it is the
+    /// one that is owed next.
+    pub fn answer(&mut self, correlation_id: i32) -> Option<usize> {
+        let owed = self.0.take(correlation_id).ok()?;
+        Some(owed.tickets)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

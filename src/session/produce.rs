@@ -14,7 +14,7 @@ use super::telling::forwarded;
 use super::topics::Named;
 use super::{Blocked, Session};
 use crate::ids::ProducerId;
-use crate::ledger::{Producer, WindowKey};
+use crate::ledger::{Producer, Ticket, WindowKey};
 use crate::metrics::{self, Api, Limit, Presence, Side};
 use crate::window::{Ack, Acks, Action, Arrival, Mode, Verdict};
 use crate::wire::batch::{Batch, Odd, Tracked};
@@ -55,6 +55,8 @@ pub(super) struct Part {
     pub batch: Batch,
     /// What a window says of it; `None` where no window is asked.
     verdict: Option<(WindowKey, Arrival, Verdict)>,
+    /// What it leaves with, once it is noted that it leaves.
+    ticket: Option<Option<Ticket>>,
 }
 
 /// A partition of a topic, as one connection's requests call it.
@@ -110,6 +112,7 @@ impl Sink for Collector<'_> {
                 partition: index,
                 batch,
                 verdict: None,
+                ticket: None,
             });
         }
     }
@@ -292,7 +295,10 @@ impl Session {
                     .held
                     .as_ref()
                     .is_none_or(|held| self.now < held.deadline);
-            self.judge_once(parts, terms, patient);
+            match parts {
+                [part] if all_seen => self.admit(part, terms, patient),
+                _ => self.judge_once(parts, terms, patient),
+            }
             let waits_for = parts.iter().find_map(|p| match &p.verdict {
                 Some((key, _, verdict)) if verdict.action == Action::Hold => Some(*key),
                 _ => None,
@@ -315,24 +321,38 @@ impl Session {
     }
 
     fn judge_once(&mut self, parts: &mut [Part], terms: Terms, patient: bool) {
-        if self.authentication.pending() {
-            return;
-        }
         for part in parts {
-            let (Batch::Tracked(tracked), Some(topic), Some(acks)) =
-                (part.batch, part.topic.key, terms.acks)
-            else {
-                continue;
-            };
-            let key = WindowKey {
-                producer: tracked.id.producer,
-                topic,
-                partition: part.partition,
-            };
-            let arrival = self.arrival(&tracked, acks, patient);
-            let verdict = self.shared.ledger.judge(key, &arrival);
-            part.verdict = Some((key, arrival, verdict));
+            if let Some((key, arrival)) = self.question(part, terms, patient) {
+                let verdict = self.shared.ledger.judge(key, &arrival);
+                part.verdict = Some((key, arrival, verdict));
+            }
         }
+    }
+
+    /// Judges the only batch of a request, and commits it if it is forwarded:
+    /// no other batch can keep it back.
+    fn admit(&mut self, part: &mut Part, terms: Terms, patient: bool) {
+        if let Some((key, arrival)) = self.question(part, terms, patient) {
+            let admission = self.shared.ledger.admit(key, &arrival);
+            part.verdict = Some((key, arrival, admission.verdict));
+            part.ticket = part.forwards().then_some(admission.ticket);
+        }
+    }
+
+    /// What the ledger is asked of a batch, if it can say anything of it.
+    fn question(&self, part: &Part, terms: Terms, patient: bool) -> Option<(WindowKey, Arrival)> {
+        if self.authentication.pending() {
+            return None;
+        }
+        let Batch::Tracked(tracked) = part.batch else {
+            return None;
+        };
+        let key = WindowKey {
+            producer: tracked.id.producer,
+            topic: part.topic.key?,
+            partition: part.partition,
+        };
+        Some((key, self.arrival(&tracked, terms.acks?, patient)))
     }
 
     fn arrival(&self, tracked: &Tracked, acks: Acks, patient: bool) -> Arrival {
@@ -384,7 +404,9 @@ impl Session {
             self.count_untracked(part);
             return;
         };
-        let ticket = self.shared.ledger.commit(*key, arrival, verdict);
+        let ticket = part
+            .ticket
+            .unwrap_or_else(|| self.shared.ledger.commit(*key, arrival, verdict));
         let tracked = ticket.is_some() || terms.acks == Some(Acks::None);
         if let Some(ticket) = ticket {
             self.tickets

@@ -1,6 +1,6 @@
 //! One attempt to write a batch, from the moment it leaves until it is settled.
 
-use super::{Link, Time};
+use super::{Rules, Time};
 use crate::ids::{BatchId, Epoch, Sequence};
 
 /// Open attempts a window keeps at most. A correct client has five batches of
@@ -69,27 +69,42 @@ pub(super) fn ranges_overlap(a: Sequence, a_count: u32, b: Sequence, b_count: u3
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// All of it left, or will; nothing came back.
-    Sent,
+    /// All of it left, or will; nothing came back. It is settled by `id`.
+    Sent { id: AttemptId },
     /// It may be in the log; the broker named the offset it gave it, if any.
-    Unknown { candidate: Option<i64> },
+    Unknown { candidate: Option<i64>, at: Time },
     /// It is not in the log. `retriable`: a correct client sends it again,
     /// so what follows it must wait.
-    NotWritten { code: i16, retriable: bool },
+    NotWritten {
+        code: i16,
+        retriable: bool,
+        at: Time,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     pub batch: Identity,
     pub state: State,
-    pub at: Time,
-    pub id: AttemptId,
-    pub link: Link,
     /// Times its error was made up for it since the batch before it last came.
     pub mirrors: u8,
 }
 
+const _: () = assert!(size_of::<Attempt>() == 48);
+
 impl Attempt {
+    pub(super) fn is_sent(&self) -> bool {
+        matches!(self.state, State::Sent { .. })
+    }
+
+    /// Whether it is on its way, or was settled so short ago that it matters.
+    pub(super) fn counts(&self, rules: &Rules, now: Time) -> bool {
+        match self.state {
+            State::Sent { .. } => true,
+            State::Unknown { at, .. } | State::NotWritten { at, .. } => at.within(rules.ttl, now),
+        }
+    }
+
     pub(super) fn is(&self, b: &BatchId) -> bool {
         self.batch == Identity::from(*b)
     }

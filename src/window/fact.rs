@@ -1,8 +1,14 @@
 //! What the cluster has acknowledged: the only thing a retry is answered from.
 
-use super::Time;
+use super::{Realm, Time};
 use crate::ids::{BatchId, NodeId, Sequence};
 use std::collections::VecDeque;
+
+/// Facts that a window has room for in itself: what a correct client can
+/// still retry (KIP-98).
+const NEAR: usize = 5;
+/// The append time of a batch on a CreateTime topic.
+const NO_TIME: i64 = -1;
 
 /// An acknowledgement as the cluster gave it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,8 +49,7 @@ impl AckedBy {
     }
 }
 
-/// One acknowledged batch. 40 bytes: a window with five of them is meant to
-/// cost less than 400, its place in the ledger included.
+/// One acknowledged batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fact {
     pub first: Sequence,
@@ -56,8 +61,6 @@ pub(super) struct Fact {
     pub at: Time,
     pub acked_by: AckedBy,
 }
-
-const _: () = assert!(size_of::<Fact>() == 40);
 
 impl Fact {
     pub(super) fn end(&self) -> Sequence {
@@ -79,69 +82,331 @@ impl Fact {
     pub(super) fn is(&self, b: &BatchId) -> bool {
         self.same_range(b) && self.crc == b.crc && self.len == b.len
     }
+
+    /// Whether it says nothing that a [`Kept`] leaves out.
+    fn is_plain(&self) -> bool {
+        self.append_time == NO_TIME && self.acked_by == AckedBy::ALL
+    }
 }
 
-/// Facts of one epoch in sequence order, oldest first.
-#[derive(Default, Debug)]
-pub(super) struct Ring(VecDeque<Fact>);
+/// A fact as a window keeps it: acknowledged by all replicas and without an
+/// append time, unless [`Rare`] says otherwise.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    first: Sequence,
+    count: u32,
+    crc: u32,
+    len: u32,
+    at: Time,
+    /// An `i64` in parts, which asks for no padding.
+    offset: [u8; 8],
+}
 
-impl Ring {
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Fact> {
-        self.0.iter()
+const _: () = assert!(size_of::<Option<Kept>>() == 28);
+
+impl Kept {
+    fn of(fact: &Fact) -> Self {
+        Self {
+            first: fact.first,
+            count: fact.count,
+            crc: fact.crc,
+            len: fact.len,
+            at: fact.at,
+            offset: fact.offset.to_ne_bytes(),
+        }
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Fact> {
-        self.0.iter_mut()
+    fn fact(&self, append_time: i64, acked_by: AckedBy) -> Fact {
+        Fact {
+            first: self.first,
+            count: self.count,
+            crc: self.crc,
+            len: self.len,
+            offset: i64::from_ne_bytes(self.offset),
+            append_time,
+            at: self.at,
+            acked_by,
+        }
+    }
+}
+
+/// What the facts of most windows do not need: topics with the broker's time,
+/// `acks=1`, and more than [`NEAR`] facts.
+#[derive(Debug)]
+struct Rare {
+    append_times: [i64; NEAR],
+    acked_by: [AckedBy; NEAR],
+    older: Option<Box<Older>>,
+}
+
+impl Default for Rare {
+    fn default() -> Self {
+        Self {
+            append_times: [NO_TIME; NEAR],
+            acked_by: [AckedBy::ALL; NEAR],
+            older: None,
+        }
+    }
+}
+
+/// The facts beyond the first [`NEAR`], newest first.
+#[derive(Default, Debug)]
+struct Older {
+    facts: VecDeque<Fact>,
+}
+
+/// Facts of one epoch in sequence order, and what they share.
+///
+/// The newest ones stand in the window itself, so that it is one block of
+/// memory.
+#[derive(Debug)]
+pub(super) struct Ring {
+    /// Newest first; no `Some` follows a `None`.
+    newest: [Option<Kept>; NEAR],
+    /// Whose batches the facts are.
+    pub realm: Option<Realm>,
+    rare: Option<Box<Rare>>,
+    /// Where the log began when the newest fact came; −1 where the cluster
+    /// did not say.
+    pub log_start: i64,
+}
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self {
+            newest: [None; NEAR],
+            realm: None,
+            rare: None,
+            log_start: -1,
+        }
+    }
+}
+
+impl Ring {
+    /// All facts, newest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Fact> + '_ {
+        let near = self.newest.iter().enumerate().map_while(|(place, kept)| {
+            let kept = kept.as_ref()?;
+            Some(self.whole(place, kept))
+        });
+        near.chain(self.older().into_iter().flatten().copied())
     }
 
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        self.newest = [None; NEAR];
+        self.rare = None;
     }
 
-    pub(super) fn last(&self) -> Option<&Fact> {
-        self.0.back()
+    /// The newest fact.
+    pub(super) fn last(&self) -> Option<Fact> {
+        self.at(0)
     }
 
     /// Whether `b` lies before everything remembered by a full ring: the
     /// cluster may know it although the ring does not show it.
     pub(super) fn outran(&self, b: &BatchId, limit: usize) -> bool {
-        self.0.len() >= limit
+        let len = self.len();
+        len >= limit
             && self
-                .0
-                .front()
+                .at(len.saturating_sub(1))
                 .is_some_and(|oldest| b.first.distance(oldest.first) < 0)
     }
 
     /// Adds a fact in its place; the oldest gives way when `limit` are held.
     /// A fact about the same range stays as it is, but is fresh again.
     pub(super) fn insert(&mut self, fact: Fact, limit: usize) {
-        if self.0.capacity() == 0 {
-            self.0.reserve_exact(limit.min(5));
+        let same_range = |known: &Fact| known.first == fact.first && known.count == fact.count;
+        let len = self.len();
+        let place = self
+            .iter()
+            .position(|known| same_range(&known) || fact.first.distance(known.first) > 0)
+            .unwrap_or(len);
+        if let Some(known) = self.at(place).filter(same_range) {
+            if known.crc == fact.crc && known.len == fact.len {
+                self.set(place, &fact);
+            }
+            return;
         }
-        let mut place = self.0.len();
-        while let Some(earlier) = place.checked_sub(1).and_then(|i| self.0.get_mut(i)) {
-            if earlier.first == fact.first && earlier.count == fact.count {
-                if earlier.crc == fact.crc && earlier.len == fact.len {
-                    *earlier = fact;
+        if len >= limit {
+            if place == len {
+                return;
+            }
+            self.drop_oldest();
+        }
+        self.put(place, &fact);
+    }
+
+    /// A batch goes to `node`: what another leader acknowledged alone is no
+    /// longer sure.
+    pub(super) fn trust_only_leader(&mut self, node: Option<NodeId>) {
+        let Some(rare) = &mut self.rare else { return };
+        for acked_by in &mut rare.acked_by {
+            *acked_by = acked_by.unless_moved_to(node);
+        }
+        for fact in rare.older.iter_mut().flat_map(|older| &mut older.facts) {
+            fact.acked_by = fact.acked_by.unless_moved_to(node);
+        }
+    }
+
+    fn len(&self) -> usize {
+        let near = self.newest.iter().flatten().count();
+        near + self.older().map_or(0, VecDeque::len)
+    }
+
+    fn older(&self) -> Option<&VecDeque<Fact>> {
+        let older = self.rare.as_ref()?.older.as_ref()?;
+        Some(&older.facts)
+    }
+
+    fn older_mut(&mut self) -> &mut VecDeque<Fact> {
+        let rare = self.rare.get_or_insert_default();
+        &mut rare.older.get_or_insert_default().facts
+    }
+
+    fn at(&self, place: usize) -> Option<Fact> {
+        match self.newest.get(place) {
+            Some(kept) => kept.as_ref().map(|kept| self.whole(place, kept)),
+            None => self.older()?.get(place - NEAR).copied(),
+        }
+    }
+
+    fn whole(&self, place: usize, kept: &Kept) -> Fact {
+        match &self.rare {
+            Some(rare) => kept.fact(rare.append_times[place], rare.acked_by[place]),
+            None => kept.fact(NO_TIME, AckedBy::ALL),
+        }
+    }
+
+    fn set(&mut self, place: usize, fact: &Fact) {
+        let Some(kept) = self.newest.get_mut(place) else {
+            self.older_mut()[place - NEAR] = *fact;
+            return;
+        };
+        *kept = Some(Kept::of(fact));
+        if !fact.is_plain() {
+            self.rare.get_or_insert_default();
+        }
+        if let Some(rare) = &mut self.rare {
+            rare.append_times[place] = fact.append_time;
+            rare.acked_by[place] = fact.acked_by;
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        let older = self.rare.as_mut().and_then(|rare| rare.older.as_mut());
+        if older.is_some_and(|older| older.facts.pop_back().is_some()) {
+            return;
+        }
+        if let Some(oldest) = self.newest.iter_mut().rfind(|kept| kept.is_some()) {
+            *oldest = None;
+        }
+    }
+
+    /// Adds a fact at `place`; what stands there and after it moves on by one.
+    fn put(&mut self, place: usize, fact: &Fact) {
+        if place >= NEAR {
+            self.older_mut().insert(place - NEAR, *fact);
+            return;
+        }
+        if let Some(pushed) = self.at(NEAR - 1) {
+            self.older_mut().push_front(pushed);
+        }
+        self.newest.copy_within(place..NEAR - 1, place + 1);
+        if let Some(rare) = &mut self.rare {
+            rare.append_times.copy_within(place..NEAR - 1, place + 1);
+            rare.acked_by.copy_within(place..NEAR - 1, place + 1);
+        }
+        self.set(place, fact);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The facts that a ring of any length has to show, oldest first.
+    #[derive(Default)]
+    struct Plain(Vec<Fact>);
+
+    impl Plain {
+        fn insert(&mut self, fact: Fact, limit: usize) {
+            let same_range = |f: &&mut Fact| f.first == fact.first && f.count == fact.count;
+            if let Some(known) = self.0.iter_mut().find(same_range) {
+                if (known.crc, known.len) == (fact.crc, fact.len) {
+                    *known = fact;
                 }
                 return;
             }
-            if fact.first.distance(earlier.first) > 0 {
-                break;
+            self.0.push(fact);
+            self.0.sort_by_key(|f| f.first.to_wire());
+            if self.0.len() > limit {
+                self.0.remove(0);
             }
-            place -= 1;
         }
-        if self.0.len() >= limit {
-            if place == 0 {
-                return;
+    }
+
+    /// Numbers that look like chance and are the same in every run.
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005) + 1;
+            (self.0 >> 33) % limit
+        }
+    }
+
+    fn fact(numbers: &mut Numbers) -> Fact {
+        let nth = u32::try_from(numbers.below(40)).unwrap();
+        let node = i32::try_from(numbers.below(3)).unwrap();
+        Fact {
+            first: Sequence::ZERO.advance(nth * 10),
+            count: 10,
+            crc: u32::try_from(numbers.below(4)).unwrap() / 3,
+            len: 100,
+            offset: i64::MAX - i64::try_from(numbers.below(1000)).unwrap(),
+            append_time: [-1, -1, 0, i64::MAX][usize::try_from(numbers.below(4)).unwrap()],
+            at: Time(u32::try_from(numbers.below(9)).unwrap()),
+            acked_by: match numbers.below(6) {
+                0 => AckedBy::NOBODY,
+                1 => AckedBy::leader(NodeId::from_wire(node)),
+                _ => AckedBy::ALL,
+            },
+        }
+    }
+
+    fn shown(facts: impl Iterator<Item = Fact>) -> Vec<String> {
+        facts.map(|fact| format!("{fact:?}")).collect()
+    }
+
+    #[test]
+    fn a_ring_of_any_length_keeps_the_newest_facts_whole() {
+        for limit in [1, 2, 4, 5, 6, 7, 32] {
+            let mut numbers = Numbers(limit as u64);
+            let mut ring = Ring::default();
+            let mut plain = Plain::default();
+            for round in 0..2000 {
+                let fact = fact(&mut numbers);
+                ring.insert(fact, limit);
+                plain.insert(fact, limit);
+                if round % 7 == 0 {
+                    let node = NodeId::from_wire(1);
+                    ring.trust_only_leader(node);
+                    for fact in &mut plain.0 {
+                        fact.acked_by = fact.acked_by.unless_moved_to(node);
+                    }
+                }
+                if round % 300 == 0 {
+                    ring.clear();
+                    plain.0.clear();
+                }
+                let whole = shown(ring.iter());
+                assert_eq!(whole, shown(plain.0.iter().rev().copied()), "{limit}");
+                assert_eq!(ring.len(), whole.len());
+                assert_eq!(
+                    ring.last().map(|f| f.first),
+                    plain.0.last().map(|f| f.first)
+                );
             }
-            self.0.pop_front();
-            place -= 1;
-        }
-        if place == self.0.len() {
-            self.0.push_back(fact);
-        } else {
-            self.0.insert(place, fact);
         }
     }
 }

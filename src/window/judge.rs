@@ -64,9 +64,9 @@ impl Window {
         // Also false of what lies half the sequence space away or more.
         let behind = |first, count| batch.first.distance(first) >= i64::from(count);
         let mut end = last.end();
-        for attempt in &self.open {
+        for attempt in self.open.iter() {
             let sent = &attempt.batch;
-            if attempt.state != State::Sent
+            if !attempt.is_sent()
                 || sent.epoch != batch.epoch
                 || sent.first != end
                 || !behind(sent.first, sent.count)
@@ -102,8 +102,8 @@ impl Window {
         let predecessor = self.predecessor(batch);
         let class = self.classify(batch, &predecessor, rules);
         let first_time = match class {
-            Class::SequenceReuse => !known && self.flagged_crc != batch.crc,
-            Class::Gap(gap) => !known && self.flagged_gap != Some(gap.expected),
+            Class::SequenceReuse => !known && self.notes().flagged_crc != batch.crc,
+            Class::Gap(gap) => !known && self.notes().flagged_gap != Some(gap.expected),
             _ => !known,
         };
         let action = if rules.mode == Mode::Observe || arrival.acks == Acks::None {
@@ -137,8 +137,7 @@ impl Window {
 
     /// Open attempts that are not on their way are forgotten with the TTL.
     fn expire(&mut self, arrival: &Arrival, rules: &Rules) {
-        self.open
-            .retain(|a| a.state == State::Sent || a.at.within(rules.ttl, arrival.now));
+        self.open.retain(|a| a.counts(rules, arrival.now));
     }
 
     fn classify(&self, batch: &BatchId, predecessor: &Predecessor, rules: &Rules) -> Class {
@@ -155,7 +154,9 @@ impl Window {
                     return Class::NewEpochMidway;
                 }
             }
-            None if self.open.is_empty() && self.blind_end.is_none() => return Class::FirstSeen,
+            None if self.open.is_empty() && self.notes().blind_end.is_none() => {
+                return Class::FirstSeen;
+            }
             _ => {}
         }
         if self.overlaps(batch, rules) {
@@ -187,12 +188,12 @@ impl Window {
             });
         }
         let mut best = None;
-        for attempt in &self.open {
+        for attempt in self.open.iter() {
             let class = match attempt.state {
                 State::NotWritten { .. } if attempt.batch.contains(batch) => Class::Retry,
                 _ if !attempt.batch.same_range(batch) => continue,
                 _ if !attempt.is(batch) => Class::SequenceReuse,
-                State::Sent => return Some(Class::DuplicateInFlight),
+                State::Sent { .. } => return Some(Class::DuplicateInFlight),
                 State::Unknown { .. } => Class::DuplicateUnknown,
                 State::NotWritten { .. } => Class::Retry,
             };
@@ -223,7 +224,7 @@ impl Window {
             .acked
             .last()
             .filter(|_| self.epoch == Some(batch.epoch))
-            .map(super::fact::Fact::end);
+            .map(|f| f.end());
         self.open
             .iter()
             .filter(|a| a.batch.epoch == batch.epoch)
@@ -247,7 +248,7 @@ impl Window {
     fn predecessor(&self, batch: &BatchId) -> Predecessor {
         let in_epoch = self.epoch == Some(batch.epoch);
         let begins_epoch = !in_epoch && batch.first == Sequence::ZERO;
-        if begins_epoch || self.blind_end == Some(batch.first) {
+        if begins_epoch || self.notes().blind_end == Some(batch.first) {
             return Predecessor::Settled;
         }
         if in_epoch && self.acked.iter().any(|f| f.end() == batch.first) {
@@ -261,8 +262,8 @@ impl Window {
                 continue;
             }
             found = match (a.state, found) {
-                (State::Sent, _) => return Predecessor::Sent,
-                (State::Unknown { candidate }, _) => Some(Predecessor::Unknown { candidate }),
+                (State::Sent { .. }, _) => return Predecessor::Sent,
+                (State::Unknown { candidate, .. }, _) => Some(Predecessor::Unknown { candidate }),
                 (_, Some(Predecessor::Unknown { candidate })) => {
                     Some(Predecessor::Unknown { candidate })
                 }
@@ -270,6 +271,7 @@ impl Window {
                     State::NotWritten {
                         code,
                         retriable: true,
+                        ..
                     },
                     _,
                 ) => Some(Predecessor::Failed { code }),
@@ -330,7 +332,7 @@ impl Window {
     /// one identity are not lower than each other: they never wait.
     fn earlier_outstanding(&self, batch: &BatchId) -> bool {
         self.open.iter().any(|a| {
-            a.state == State::Sent
+            a.is_sent()
                 && (a.batch.epoch < batch.epoch
                     || (a.batch.epoch == batch.epoch && batch.first.distance(a.batch.first) > 0))
         })
@@ -341,7 +343,7 @@ impl Window {
         if arrival.transactional && !rules.absorb_transactional {
             return None;
         }
-        if arrival.realm.is_none() || arrival.realm != self.realm {
+        if arrival.realm.is_none() || arrival.realm != self.acked.realm {
             return None;
         }
         let fact = self.acked.iter().find(|f| f.is(&arrival.batch))?;
@@ -353,7 +355,7 @@ impl Window {
         (durable && fresh).then_some(super::Ack {
             offset: fact.offset,
             append_time: fact.append_time,
-            log_start: (self.log_start >= 0).then_some(self.log_start),
+            log_start: (self.acked.log_start >= 0).then_some(self.acked.log_start),
         })
     }
 }

@@ -3,7 +3,7 @@
 use super::attempt::{Attempt, AttemptId, State};
 use super::fact::Fact;
 use super::judge::MIRRORS_MAX;
-use super::{Ack, AckedBy, Acks, Gap, GapKind, Outcome, Realm, Rules, Time, Window, outcome};
+use super::{Ack, AckedBy, Acks, Gap, GapKind, Link, Outcome, Realm, Rules, Time, Window, outcome};
 use crate::ids::{BatchId, NodeId};
 
 /// Who is told what, once an attempt is settled.
@@ -29,6 +29,8 @@ pub struct Sender {
     pub node: Option<NodeId>,
     /// Whose batch it is.
     pub realm: Option<Realm>,
+    /// The connection it left on.
+    pub link: Link,
 }
 
 impl Window {
@@ -44,17 +46,16 @@ impl Window {
         now: Time,
     ) -> Settled {
         let mut settled = Settled {
-            wake: std::mem::take(&mut self.waited_for),
+            wake: self.take_waited_for(),
             ..Settled::default()
         };
-        let attempt = self.take(id);
+        let attempt = self.open.take(id);
         match outcome {
             Outcome::Written(ack) => {
                 settled.disagreed = self.written(batch, sender, ack, rules, now);
                 settled.gap = self.left_behind(batch);
-                self.gate = attempt
-                    .filter(|_| self.epoch == Some(batch.epoch))
-                    .map(|a| a.link);
+                let newest = attempt.is_some() && self.epoch == Some(batch.epoch);
+                self.gate = newest.then_some(sender.link);
             }
             Outcome::OutOfOrder => {
                 settled.shield = self.shield(batch, attempt.as_ref(), rules);
@@ -77,21 +78,8 @@ impl Window {
                 self.unknown(attempt, candidate, now);
             }
         }
-        if self.open.is_empty() {
-            // A quiet window holds no room for attempts: there are many more
-            // windows than batches on their way.
-            self.open = Vec::new();
-        }
+        self.open.give_back_room();
         settled
-    }
-
-    /// Takes the attempt out of the open ones.
-    fn take(&mut self, id: AttemptId) -> Option<Attempt> {
-        let at = self
-            .open
-            .iter()
-            .position(|a| a.id == id && a.state == State::Sent)?;
-        Some(self.open.remove(at))
     }
 
     /// The cluster has the batch. Returns whether its offset proves that the
@@ -109,29 +97,31 @@ impl Window {
             Some(epoch) if batch.epoch < epoch => return false,
             Some(epoch) if batch.epoch == epoch => {}
             _ => {
-                if self.epoch.replace(batch.epoch).is_some() {
-                    self.flagged_gap = None;
+                if self.epoch.replace(batch.epoch).is_some()
+                    && let Some(notes) = &mut self.notes
+                {
+                    notes.flagged_gap = None;
                 }
                 self.acked.clear();
                 self.open
-                    .retain(|a| a.state == State::Sent || a.batch.epoch >= batch.epoch);
+                    .retain(|a| a.is_sent() || a.batch.epoch >= batch.epoch);
             }
         }
-        if self.realm != sender.realm {
+        if self.acked.realm != sender.realm {
             self.acked.clear();
-            self.realm = sender.realm;
+            self.acked.realm = sender.realm;
         }
         let Some(ack) = ack else { return false };
         // A log only grows at its end and only shrinks at its start. An answer
         // that was long on its way may tell of an earlier start: then facts
         // are dropped that were true, which only means "forward".
-        let log_start = ack.log_start.unwrap_or(self.log_start);
-        let truncated = log_start < self.log_start
+        let log_start = ack.log_start.unwrap_or(self.acked.log_start);
+        let truncated = log_start < self.acked.log_start
             || self
                 .acked
                 .iter()
                 .any(|f| batch.first.distance(f.first) > 0 && ack.offset <= f.offset);
-        self.log_start = log_start;
+        self.acked.log_start = log_start;
         if truncated {
             self.acked.clear();
         }
@@ -170,11 +160,10 @@ impl Window {
             })
             .map(|a| a.batch.first)
             .find(|first| batch.first.distance(*first) > 0)?;
-        if self.flagged_gap == Some(expected) {
+        if self.notes().flagged_gap == Some(expected) {
             return None;
         }
-        self.flagged_gap = Some(expected);
-        self.gaps = self.gaps.saturating_add(1);
+        self.flag_gap(expected);
         Some(Gap {
             kind: GapKind::PredecessorFailed,
             expected,
@@ -186,7 +175,7 @@ impl Window {
     /// what it acknowledged, unless that batch may itself be in the log.
     fn contradicts(&self, batch: &BatchId) -> bool {
         let next = self.epoch == Some(batch.epoch)
-            && self.acked.last().map(Fact::end) == Some(batch.first);
+            && self.acked.last().map(|f| f.end()) == Some(batch.first);
         let maybe_written = self
             .open
             .iter()
@@ -203,9 +192,11 @@ impl Window {
             .iter()
             .filter(|a| a.batch.epoch == batch.epoch && a.batch.end() == batch.first)
             .find_map(|a| match a.state {
-                State::NotWritten { code, retriable } => retriable.then(|| outcome::mirrored(code)),
+                State::NotWritten {
+                    code, retriable, ..
+                } => retriable.then(|| outcome::mirrored(code)),
                 State::Unknown { .. } => Some(outcome::NOT_ENOUGH_REPLICAS),
-                State::Sent => None,
+                State::Sent { .. } => None,
             })
     }
 
@@ -213,19 +204,21 @@ impl Window {
     fn failed(&mut self, attempt: Option<Attempt>, code: i16, retriable: bool, now: Time) {
         self.gate = None;
         let Some(attempt) = attempt else { return };
-        let state = State::NotWritten { code, retriable };
+        let state = State::NotWritten {
+            code,
+            retriable,
+            at: now,
+        };
         let shielded = u8::from(code == 45 && retriable);
         if let Some(copy) = self.copy_of(&attempt) {
             copy.mirrors = copy.mirrors.max(attempt.mirrors);
             if matches!(copy.state, State::NotWritten { .. }) {
                 copy.state = state;
-                copy.at = now;
             }
             return;
         }
         self.open.push(Attempt {
             state,
-            at: now,
             mirrors: attempt.mirrors + shielded,
             ..attempt
         });
@@ -234,35 +227,32 @@ impl Window {
     fn unknown(&mut self, attempt: Option<Attempt>, candidate: Option<i64>, now: Time) {
         self.gate = None;
         let Some(attempt) = attempt else { return };
-        let at = now;
+        let state = |candidate| State::Unknown { candidate, at: now };
         if let Some(copy) = self.copy_of(&attempt)
-            && copy.state != State::Sent
+            && !copy.is_sent()
         {
             let candidate = match copy.state {
-                State::Unknown { candidate: known } => candidate.or(known),
+                State::Unknown {
+                    candidate: known, ..
+                } => candidate.or(known),
                 _ => candidate,
             };
-            copy.state = State::Unknown { candidate };
-            copy.at = at;
+            copy.state = state(candidate);
             return;
         }
-        let state = State::Unknown { candidate };
         self.open.push(Attempt {
-            state,
-            at,
+            state: state(candidate),
             ..attempt
         });
     }
 
     fn copy_of(&mut self, attempt: &Attempt) -> Option<&mut Attempt> {
-        self.open.iter_mut().find(|a| a.batch == attempt.batch)
+        self.open.find_mut(|a| a.batch == attempt.batch)
     }
 
     /// A leader that fails may no longer be one: what it acknowledged alone
     /// may be lost.
     fn distrust_leaders(&mut self) {
-        for fact in self.acked.iter_mut() {
-            fact.acked_by = fact.acked_by.unless_moved_to(None);
-        }
+        self.acked.trust_only_leader(None);
     }
 }

@@ -94,6 +94,7 @@ impl World {
                 acks: arrival.acks,
                 node: arrival.node,
                 realm: arrival.realm,
+                link: arrival.link,
             },
         }
     }
