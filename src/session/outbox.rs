@@ -4,6 +4,7 @@
 //! socket does not take is copied and kept. A direction is not read from
 //! while its outbox holds anything: that is the back-pressure.
 
+use super::splice::Filled;
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
@@ -14,6 +15,8 @@ use tokio::net::TcpStream;
 /// What has yet to be written to one socket, and how much has been.
 #[derive(Default, Debug)]
 pub(super) struct Outbox {
+    /// Bytes in a pipe, which go before those in `pending`.
+    piped: Option<Filled>,
     pending: Vec<u8>,
     /// `sent <= pending.len()`: how much of `pending` has gone.
     sent: usize,
@@ -25,10 +28,10 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn is_empty(&self) -> bool {
-        self.sent == self.pending.len()
+        self.piped.is_none() && self.sent == self.pending.len()
     }
 
-    /// Bytes that wait.
+    /// Bytes that wait in memory of ours.
     pub(super) fn len(&self) -> usize {
         self.pending.len() - self.sent
     }
@@ -43,9 +46,27 @@ impl Outbox {
         self.queued += bytes.len() as u64;
     }
 
+    /// Bytes in a pipe are next, `self.is_empty()`.
+    pub(super) fn push_piped(&mut self, filled: Filled) {
+        debug_assert!(self.is_empty(), "what is in a pipe goes first");
+        self.queued += filled.left() as u64;
+        self.piped = Some(filled);
+    }
+
     /// Forgets what waits, but for `keep`: ranges of the stream in order.
     pub(super) fn withdraw(&mut self, keep: &[Range<u64>]) {
         let start = self.queued - self.len() as u64;
+        // What is in a pipe is a part of one frame: it goes or stays with it.
+        let piped = |frame: &&Range<u64>| (frame.start..frame.end).contains(&self.written);
+        let whole = |frame: &Range<u64>| (start..=self.queued).contains(&frame.end);
+        if self.piped.is_some() && !keep.iter().find(piped).is_some_and(whole) {
+            *self = Self {
+                queued: self.written,
+                written: self.written,
+                ..Self::default()
+            };
+            return;
+        }
         let mut kept = Vec::new();
         let mut expected = start;
         for range in keep {
@@ -72,6 +93,12 @@ impl Outbox {
         cx: &mut Context<'_>,
         socket: &mut TcpStream,
     ) -> Poll<io::Result<()>> {
+        while let Some(piped) = &mut self.piped {
+            self.written += ready!(piped.poll_drain(cx, socket))? as u64;
+            if piped.left() == 0 {
+                self.piped = None;
+            }
+        }
         while self.sent < self.pending.len() {
             let written =
                 ready!(Pin::new(&mut *socket).poll_write(cx, &self.pending[self.sent..]))?;

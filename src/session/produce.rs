@@ -79,6 +79,21 @@ pub(super) struct Streamed {
     seen: HashSet<Place>,
 }
 
+impl Streamed {
+    /// How many of the next bytes are records.
+    pub(super) fn unseen(&self) -> usize {
+        // Records that do not end with their request are the walk's to refuse.
+        let skip = self.walk.skip();
+        if skip <= self.left { skip } else { 0 }
+    }
+
+    /// `bytes` of those have passed, `bytes <= self.unseen()`.
+    pub(super) fn passed(&mut self, bytes: usize) {
+        self.walk.skipped(bytes);
+        self.left -= bytes;
+    }
+}
+
 /// Collects what a walk finds.
 struct Collector<'a> {
     session: &'a mut Session,

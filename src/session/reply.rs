@@ -41,6 +41,28 @@ impl ReplyStage {
     pub(super) fn at_head(&self) -> bool {
         matches!(self, Self::Head)
     }
+
+    /// How many of the next bytes nobody has to see.
+    pub(super) fn unseen(&self) -> usize {
+        match self {
+            Self::Pass { left } => *left,
+            // Records that do not end with their response are refused there.
+            Self::Scan { left, scan, .. } if scan.skip() <= *left => scan.skip(),
+            Self::Scan { .. } | Self::Head => 0,
+        }
+    }
+
+    /// `bytes` of those have passed, `bytes <= self.unseen()`.
+    pub(super) fn passed(&mut self, bytes: usize) {
+        match self {
+            Self::Pass { left } => *left -= bytes,
+            Self::Scan { left, scan, .. } => {
+                scan.skipped(bytes);
+                *left -= bytes;
+            }
+            Self::Head => {}
+        }
+    }
 }
 
 impl Session {

@@ -31,6 +31,26 @@ pub(super) enum RequestStage {
     Walk(Box<Streamed>),
 }
 
+impl RequestStage {
+    /// How many of the next bytes nobody has to see.
+    pub(super) fn unseen(&self) -> usize {
+        match self {
+            Self::Pass { left } => *left,
+            Self::Walk(streamed) => streamed.unseen(),
+            Self::Head | Self::Drop { .. } => 0,
+        }
+    }
+
+    /// `bytes` of those have passed, `bytes <= self.unseen()`.
+    pub(super) fn passed(&mut self, bytes: usize) {
+        match self {
+            Self::Pass { left } => *left -= bytes,
+            Self::Walk(streamed) => streamed.passed(bytes),
+            Self::Head | Self::Drop { .. } => {}
+        }
+    }
+}
+
 /// A frame at the head of a pass.
 #[derive(Clone, Copy)]
 pub(super) struct Frame<'a> {

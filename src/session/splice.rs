@@ -1,0 +1,366 @@
+//! Large runs of bytes that nobody has to see, moved by the kernel.
+//!
+//! The records of a streamed Produce request and of a Fetch response are
+//! only counted here. Where many of them are still to come they go from
+//! socket to socket through a pipe, by splice(2), which passes the pages on
+//! instead of copying them twice:
+//!
+//! ```text
+//! socket --poll_fill--> pipe --poll_drain--> socket
+//! ```
+//!
+//! A pipe is filled only when nothing waits in its direction, and is not
+//! filled again before it is empty: that is the back-pressure, and it makes
+//! clear which socket "would block" speaks of. What is in a pipe belongs to
+//! the `Outbox` of its direction. A worker lends its pipes out for as long
+//! as they hold anything, so that an idle connection has none. Where there
+//! is none to be had, or the system has no splice, bytes go the usual way.
+
+use super::end::End;
+use super::{FIRST_PART, Session};
+use crate::metrics::Side;
+use crate::session::route::PREFIX;
+use std::cell::RefCell;
+use std::io;
+use std::task::{Context, Poll, ready};
+use system::Pipe;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+/// The shortest run that is worth a pipe: below it, two more system calls cost
+/// what two copies do.
+const RUN_MIN: usize = 64 * 1024;
+/// The most that is in one pipe, and so the memory of a connection whose other
+/// side does not read.
+const FILL_MAX: usize = 1024 * 1024;
+/// What one session may move before others of its worker have their turn.
+const TURN_MAX: usize = 4 * 1024 * 1024;
+/// Pipes of a worker that hold anything; connections beyond go the usual way.
+const PIPES_MAX: usize = 64;
+/// Empty pipes that a worker keeps.
+const IDLE_MAX: usize = 4;
+/// What is read of a response to see where its first records begin.
+const RESPONSE_HEAD: usize = 16 * 1024;
+
+thread_local! {
+    static PIPES: RefCell<Pipes> = const { RefCell::new(Pipes::new()) };
+}
+
+/// The pipes of a worker.
+struct Pipes {
+    idle: Vec<Pipe>,
+    /// `lent <= PIPES_MAX`
+    lent: usize,
+    /// The system has no splice for sockets.
+    unsupported: bool,
+}
+
+impl Pipes {
+    const fn new() -> Self {
+        Self {
+            idle: Vec::new(),
+            lent: 0,
+            unsupported: false,
+        }
+    }
+
+    fn lend(&mut self) -> Option<Filled> {
+        if self.unsupported || self.lent >= PIPES_MAX {
+            return None;
+        }
+        // No descriptors, or pipes too small by the limit of a user: the
+        // next run may have more luck.
+        let pipe = self.idle.pop().or_else(|| Pipe::new(FILL_MAX, RUN_MIN))?;
+        self.lent += 1;
+        Some(Filled {
+            pipe: Some(pipe),
+            left: 0,
+        })
+    }
+
+    fn take_back(&mut self, pipe: Option<Pipe>, left: usize) {
+        self.lent -= 1;
+        if left == 0 && self.idle.len() < IDLE_MAX {
+            self.idle.extend(pipe);
+        }
+    }
+}
+
+/// Bytes in a pipe; the pipe goes back to its worker when they have gone.
+#[derive(Debug)]
+pub(super) struct Filled {
+    /// `Some` until it is dropped.
+    pipe: Option<Pipe>,
+    left: usize,
+}
+
+/// What became of an attempt to fill a pipe.
+enum Taken {
+    Bytes(Filled),
+    /// The socket has said its last.
+    End,
+    /// There is no pipe.
+    Nothing,
+}
+
+impl Filled {
+    /// Bytes that have not gone.
+    pub(super) fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Moves some of what is left to a socket; returns how much.
+    pub(super) fn poll_drain(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &TcpStream,
+    ) -> Poll<io::Result<usize>> {
+        let Some(pipe) = &self.pipe else {
+            return Poll::Ready(Ok(0));
+        };
+        loop {
+            ready!(socket.poll_write_ready(cx))?;
+            match socket.try_io(Interest::WRITABLE, || pipe.drain(socket, self.left)) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(moved) => {
+                    self.left -= moved;
+                    return Poll::Ready(Ok(moved));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl Drop for Filled {
+    fn drop(&mut self) {
+        let (pipe, left) = (self.pipe.take(), self.left);
+        // A worker that ends has no more use for it.
+        let _ = PIPES.try_with(|pipes| pipes.borrow_mut().take_back(pipe, left));
+    }
+}
+
+/// Takes up to `run` bytes of a socket into a pipe.
+fn poll_fill(cx: &mut Context<'_>, socket: &TcpStream, run: usize) -> Poll<io::Result<Taken>> {
+    loop {
+        ready!(socket.poll_read_ready(cx))?;
+        let Some(mut filled) = PIPES.with_borrow_mut(Pipes::lend) else {
+            return Poll::Ready(Ok(Taken::Nothing));
+        };
+        let Some(pipe) = &filled.pipe else {
+            return Poll::Ready(Ok(Taken::Nothing));
+        };
+        match socket.try_io(Interest::READABLE, || pipe.fill(socket, run.min(FILL_MAX))) {
+            Ok(0) => return Poll::Ready(Ok(Taken::End)),
+            Ok(moved) => {
+                filled.left = moved;
+                return Poll::Ready(Ok(Taken::Bytes(filled)));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if means_unsupported(&error) => {
+                PIPES.with_borrow_mut(|pipes| pipes.unsupported = true);
+                return Poll::Ready(Ok(Taken::Nothing));
+            }
+            Err(error) => return Poll::Ready(Err(error)),
+        }
+    }
+}
+
+/// Whether a refusal is about the call and not about the connection: sandboxes
+/// answer so.
+fn means_unsupported(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied
+    )
+}
+
+/// What a session knows of its large runs.
+#[derive(Default)]
+pub(super) struct Runs {
+    /// Bytes moved in this poll.
+    moved: usize,
+    /// The last frames of a side were large: the next ones may be, and what
+    /// is read of them is copied.
+    from_client: bool,
+    from_upstream: bool,
+}
+
+impl Runs {
+    /// Others of the worker have had their turn.
+    pub(super) fn begin(&mut self) {
+        self.moved = 0;
+    }
+
+    /// Whether it is the others' turn; then this session is called again.
+    fn over(&self, cx: &Context<'_>) -> bool {
+        let over = self.moved >= TURN_MAX;
+        if over {
+            cx.waker().wake_by_ref();
+        }
+        over
+    }
+}
+
+impl Session {
+    /// Moves what is unseen of a request. `None` where bytes have to be read.
+    pub(super) fn splice_client(&mut self, cx: &mut Context<'_>) -> Result<Option<bool>, End> {
+        let run = self.request.unseen();
+        let waits = !self.inbox.is_empty() || self.blocked.is_some() || !self.to_upstream.is_empty();
+        if run < RUN_MIN || waits {
+            return Ok(None);
+        }
+        if self.runs.over(cx) {
+            return Ok(Some(false));
+        }
+        let filled = match poll_fill(cx, &self.client, run) {
+            Poll::Pending => return Ok(Some(false)),
+            Poll::Ready(Err(error)) => return Err(End::ClientLost(error)),
+            Poll::Ready(Ok(Taken::Nothing)) => return Ok(None),
+            Poll::Ready(Ok(Taken::End)) => {
+                self.client_eof = true;
+                return Ok(Some(true));
+            }
+            Poll::Ready(Ok(Taken::Bytes(filled))) => filled,
+        };
+        self.runs.from_client = true;
+        self.moved_unseen(Side::Client, filled.left());
+        self.request.passed(filled.left());
+        self.to_upstream.push_piped(filled);
+        // Sends it, and sees whether the frame has ended.
+        self.take_requests(cx, &[])?;
+        Ok(Some(true))
+    }
+
+    /// Moves what is unseen of a response. `None` where bytes have to be read.
+    pub(super) fn splice_upstream(&mut self, cx: &mut Context<'_>) -> Result<Option<bool>, End> {
+        let run = self.reply.unseen();
+        let waits = !self.mail.is_empty() || self.orphan.is_some() || !self.to_client.is_empty();
+        if run < RUN_MIN || waits {
+            return Ok(None);
+        }
+        if self.runs.over(cx) {
+            return Ok(Some(false));
+        }
+        let filled = match poll_fill(cx, &self.upstream, run) {
+            Poll::Pending => return Ok(Some(false)),
+            Poll::Ready(Err(error)) => return Err(End::UpstreamLost(error)),
+            Poll::Ready(Ok(Taken::Nothing)) => return Ok(None),
+            Poll::Ready(Ok(Taken::End)) => return Err(End::UpstreamClosed),
+            Poll::Ready(Ok(Taken::Bytes(filled))) => filled,
+        };
+        self.runs.from_upstream = true;
+        self.heard = self.now;
+        self.moved_unseen(Side::Upstream, filled.left());
+        self.reply.passed(filled.left());
+        self.to_client.push_piped(filled);
+        self.take_replies(cx, &[])?;
+        Ok(Some(true))
+    }
+
+    fn moved_unseen(&mut self, from: Side, bytes: usize) {
+        self.runs.moved += bytes;
+        self.shared.received(from, bytes);
+        let spliced = self.shared.metrics.spliced_bytes.with(from);
+        spliced.inc_by(bytes as u64);
+    }
+
+    /// How much to read of the client: not much more than the head of the
+    /// next frame where that may be a large one.
+    pub(super) fn client_room(&self) -> usize {
+        if !self.runs.from_client {
+            return usize::MAX;
+        }
+        let carried = self.inbox.len();
+        let head = self.inbox_wanted.max(PREFIX + FIRST_PART);
+        self.request.unseen() + head.saturating_sub(carried).max(PREFIX)
+    }
+
+    /// The same of the broker.
+    pub(super) fn upstream_room(&self) -> usize {
+        if !self.runs.from_upstream {
+            return usize::MAX;
+        }
+        let carried = self.mail.len();
+        self.reply.unseen() + self.mail_wanted.saturating_sub(carried).max(RESPONSE_HEAD)
+    }
+
+    /// Frames of the client that fill the room are no large ones.
+    pub(super) fn client_filled_room(&mut self) {
+        self.runs.from_client &= self.request.unseen() >= RUN_MIN;
+    }
+
+    /// The same of the broker.
+    pub(super) fn upstream_filled_room(&mut self) {
+        self.runs.from_upstream &= self.reply.unseen() >= RUN_MIN;
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use rustix::io::retry_on_intr;
+    use rustix::pipe::{
+        PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice,
+    };
+    use std::io;
+    use std::os::fd::{AsFd, OwnedFd};
+    use tokio::net::TcpStream;
+
+    /// Both ends of a pipe.
+    #[derive(Debug)]
+    pub(super) struct Pipe {
+        exit: OwnedFd,
+        entry: OwnedFd,
+    }
+
+    impl Pipe {
+        /// A pipe of `size`, or what the system gives, but no less than `least`.
+        pub(super) fn new(size: usize, least: usize) -> Option<Self> {
+            let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
+            let (exit, entry) = pipe_with(flags).ok()?;
+            // Refused above fs.pipe-max-size, and beyond what a user may have.
+            let _ = fcntl_setpipe_size(&entry, size);
+            let capacity = fcntl_getpipe_size(&entry).ok()?;
+            (capacity >= least).then_some(Self { exit, entry })
+        }
+
+        pub(super) fn fill(&self, from: &TcpStream, len: usize) -> io::Result<usize> {
+            moved(from, &self.entry, len)
+        }
+
+        pub(super) fn drain(&self, to: &TcpStream, len: usize) -> io::Result<usize> {
+            moved(&self.exit, to, len)
+        }
+    }
+
+    fn moved(from: impl AsFd, to: impl AsFd, len: usize) -> io::Result<usize> {
+        let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+        let moved = retry_on_intr(|| splice(&from, None, &to, None, len, flags))?;
+        Ok(moved)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use std::io;
+    use tokio::net::TcpStream;
+
+    /// There is none.
+    #[derive(Debug)]
+    pub(super) enum Pipe {}
+
+    impl Pipe {
+        pub(super) fn new(_: usize, _: usize) -> Option<Self> {
+            None
+        }
+
+        pub(super) fn fill(&self, _: &TcpStream, _: usize) -> io::Result<usize> {
+            match *self {}
+        }
+
+        pub(super) fn drain(&self, _: &TcpStream, _: usize) -> io::Result<usize> {
+            match *self {}
+        }
+    }
+}
