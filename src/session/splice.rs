@@ -207,7 +207,8 @@ impl Session {
     /// Moves what is unseen of a request. `None` where bytes have to be read.
     pub(super) fn splice_client(&mut self, cx: &mut Context<'_>) -> Result<Option<bool>, End> {
         let run = self.request.unseen();
-        let waits = !self.inbox.is_empty() || self.blocked.is_some() || !self.to_upstream.is_empty();
+        let waits =
+            !self.inbox.is_empty() || self.blocked.is_some() || !self.to_upstream.is_empty();
         if run < RUN_MIN || waits {
             return Ok(None);
         }
