@@ -337,7 +337,12 @@ impl Session {
         if let Some(spliced) = self.splice_client(cx)? {
             return Ok(spliced || moved);
         }
-        Ok(self.read_client(cx)? || moved)
+        let read = self.read_client(cx)?;
+        if read {
+            // What came of a run goes together with its head.
+            self.splice_client(cx)?;
+        }
+        Ok(read || moved)
     }
 
     /// Whether the client has sent so much behind a held request that it is
@@ -388,7 +393,12 @@ impl Session {
         let run = pass.finish();
         let taken = run.end;
         let before = outbox.written();
-        let sent = outbox.send(cx, &mut self.upstream, &bytes[run]);
+        let sent = if self.request.begins_run() && outbox.takes_head(run.len()) {
+            outbox.push(&bytes[run]);
+            Ok(())
+        } else {
+            outbox.send(cx, &mut self.upstream, &bytes[run])
+        };
         self.sent_upstream(outbox.written() - before);
         self.to_upstream = outbox;
         if self.to_upstream.is_empty() {
@@ -415,7 +425,11 @@ impl Session {
         if let Some(spliced) = self.splice_upstream(cx)? {
             return Ok(spliced);
         }
-        self.read_upstream(cx)
+        let read = self.read_upstream(cx)?;
+        if read {
+            self.splice_upstream(cx)?;
+        }
+        Ok(read)
     }
 
     fn read_upstream(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
@@ -462,6 +476,9 @@ impl Session {
         let taken = run.end;
         let before = outbox.written();
         let sent = if self.orphan.is_some() {
+            Ok(())
+        } else if self.reply.begins_run() && outbox.takes_head(run.len()) {
+            outbox.push(&bytes[run]);
             Ok(())
         } else {
             outbox.send(cx, &mut self.client, &bytes[run])

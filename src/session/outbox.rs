@@ -4,7 +4,7 @@
 //! socket does not take is copied and kept. A direction is not read from
 //! while its outbox holds anything: that is the back-pressure.
 
-use super::splice::Filled;
+use super::splice::{Filled, HEAD_MAX};
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
@@ -46,10 +46,23 @@ impl Outbox {
         self.queued += bytes.len() as u64;
     }
 
-    /// Bytes in a pipe are next, `self.is_empty()`.
+    /// Whether `bytes` may wait a moment for the run that they begin.
+    pub(super) fn takes_head(&self, bytes: usize) -> bool {
+        self.is_empty() && bytes <= HEAD_MAX
+    }
+
+    /// What waits, where that may go by a pipe: at most `HEAD_MAX`.
+    pub(super) fn head(&self) -> Option<&[u8]> {
+        let waits = &self.pending[self.sent..];
+        (self.piped.is_none() && waits.len() <= HEAD_MAX).then_some(waits)
+    }
+
+    /// The head is in this pipe, and more behind it.
     pub(super) fn push_piped(&mut self, filled: Filled) {
-        debug_assert!(self.is_empty(), "what is in a pipe goes first");
-        self.queued += filled.left() as u64;
+        debug_assert!(self.piped.is_none() && self.len() <= filled.left());
+        self.queued += (filled.left() - self.len()) as u64;
+        self.pending = Vec::new();
+        self.sent = 0;
         self.piped = Some(filled);
     }
 

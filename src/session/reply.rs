@@ -4,6 +4,7 @@ use super::end::End;
 use super::outbox::Pass;
 use super::pipeline::{Owed, Reply, Unpaired};
 use super::route::PREFIX;
+use super::splice::RUN_MIN;
 use super::told::{Matter, several};
 use super::{FIRST_PART, Session};
 use crate::events::{Event, Kind};
@@ -50,6 +51,11 @@ impl ReplyStage {
             Self::Scan { left, scan, .. } if scan.skip() <= *left => scan.skip(),
             Self::Scan { .. } | Self::Head => 0,
         }
+    }
+
+    /// Whether those are worth a pipe.
+    pub(super) fn begins_run(&self) -> bool {
+        self.unseen() >= RUN_MIN
     }
 
     /// `bytes` of those have passed, `bytes <= self.unseen()`.

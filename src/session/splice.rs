@@ -9,9 +9,10 @@
 //! socket --poll_fill--> pipe --poll_drain--> socket
 //! ```
 //!
-//! A pipe is filled only when nothing waits in its direction, and is not
-//! filled again before it is empty: that is the back-pressure, and it makes
-//! clear which socket "would block" speaks of. What is in a pipe belongs to
+//! A pipe is filled only when nothing but the head of the run waits in its
+//! direction, which is put into it first, and is not filled again before it is
+//! empty: that is the back-pressure, and it makes clear which socket "would
+//! block" speaks of. What is in a pipe belongs to
 //! the `Outbox` of its direction. A worker lends its pipes out for as long
 //! as they hold anything, so that an idle connection has none. Where there
 //! is none to be had, or the system has no splice, bytes go the usual way.
@@ -19,7 +20,7 @@
 use super::end::End;
 use super::{FIRST_PART, Session};
 use crate::metrics::Side;
-use crate::session::route::PREFIX;
+use crate::wire::api;
 use std::cell::RefCell;
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -29,7 +30,7 @@ use tokio::net::TcpStream;
 
 /// The shortest run that is worth a pipe: below it, two more system calls cost
 /// what two copies do.
-const RUN_MIN: usize = 64 * 1024;
+pub(super) const RUN_MIN: usize = 64 * 1024;
 /// The most that is in one pipe, and so the memory of a connection whose other
 /// side does not read.
 const FILL_MAX: usize = 1024 * 1024;
@@ -39,8 +40,10 @@ const TURN_MAX: usize = 4 * 1024 * 1024;
 const PIPES_MAX: usize = 64;
 /// Empty pipes that a worker keeps.
 const IDLE_MAX: usize = 4;
-/// What is read of a response to see where its first records begin.
-const RESPONSE_HEAD: usize = 16 * 1024;
+/// What is read to see where the next large run begins.
+const HEAD_READ: usize = 4 * 1024;
+/// What goes into a pipe before a run, so that both leave at once.
+pub(super) const HEAD_MAX: usize = 2 * HEAD_READ;
 
 thread_local! {
     static PIPES: RefCell<Pipes> = const { RefCell::new(Pipes::new()) };
@@ -141,8 +144,13 @@ impl Drop for Filled {
     }
 }
 
-/// Takes up to `run` bytes of a socket into a pipe.
-fn poll_fill(cx: &mut Context<'_>, socket: &TcpStream, run: usize) -> Poll<io::Result<Taken>> {
+/// Takes up to `run` bytes of a socket into a pipe, behind `head`.
+fn poll_fill(
+    cx: &mut Context<'_>,
+    socket: &TcpStream,
+    head: &[u8],
+    run: usize,
+) -> Poll<io::Result<Taken>> {
     loop {
         ready!(socket.poll_read_ready(cx))?;
         let Some(mut filled) = PIPES.with_borrow_mut(Pipes::lend) else {
@@ -151,13 +159,24 @@ fn poll_fill(cx: &mut Context<'_>, socket: &TcpStream, run: usize) -> Poll<io::R
         let Some(pipe) = &filled.pipe else {
             return Poll::Ready(Ok(Taken::Nothing));
         };
+        if !head.is_empty() {
+            // A pipe with a head that goes another way is not lent again.
+            filled.left = head.len();
+            if pipe.write(head).ok() != Some(head.len()) {
+                return Poll::Ready(Ok(Taken::Nothing));
+            }
+        }
         match socket.try_io(Interest::READABLE, || pipe.fill(socket, run.min(FILL_MAX))) {
             Ok(0) => return Poll::Ready(Ok(Taken::End)),
             Ok(moved) => {
-                filled.left = moved;
+                filled.left += moved;
                 return Poll::Ready(Ok(Taken::Bytes(filled)));
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if !head.is_empty() {
+                    return Poll::Ready(Ok(Taken::Bytes(filled)));
+                }
+            }
             Err(error) if means_unsupported(&error) => {
                 PIPES.with_borrow_mut(|pipes| pipes.unsupported = true);
                 return Poll::Ready(Ok(Taken::Nothing));
@@ -207,15 +226,15 @@ impl Session {
     /// Moves what is unseen of a request. `None` where bytes have to be read.
     pub(super) fn splice_client(&mut self, cx: &mut Context<'_>) -> Result<Option<bool>, End> {
         let run = self.request.unseen();
-        let waits =
-            !self.inbox.is_empty() || self.blocked.is_some() || !self.to_upstream.is_empty();
-        if run < RUN_MIN || waits {
+        let waits = !self.inbox.is_empty() || self.blocked.is_some() || self.client_eof;
+        let head = self.to_upstream.head();
+        let Some(head) = head.filter(|_| run >= RUN_MIN && !waits) else {
             return Ok(None);
-        }
+        };
         if self.runs.over(cx) {
             return Ok(Some(false));
         }
-        let filled = match poll_fill(cx, &self.client, run) {
+        let filled = match poll_fill(cx, &self.client, head, run) {
             Poll::Pending => return Ok(Some(false)),
             Poll::Ready(Err(error)) => return Err(End::ClientLost(error)),
             Poll::Ready(Ok(Taken::Nothing)) => return Ok(None),
@@ -226,8 +245,9 @@ impl Session {
             Poll::Ready(Ok(Taken::Bytes(filled))) => filled,
         };
         self.runs.from_client = true;
-        self.moved_unseen(Side::Client, filled.left());
-        self.request.passed(filled.left());
+        let moved = filled.left() - head.len();
+        self.moved_unseen(Side::Client, moved);
+        self.request.passed(moved);
         self.to_upstream.push_piped(filled);
         // Sends it, and sees whether the frame has ended.
         self.take_requests(cx, &[])?;
@@ -237,14 +257,15 @@ impl Session {
     /// Moves what is unseen of a response. `None` where bytes have to be read.
     pub(super) fn splice_upstream(&mut self, cx: &mut Context<'_>) -> Result<Option<bool>, End> {
         let run = self.reply.unseen();
-        let waits = !self.mail.is_empty() || self.orphan.is_some() || !self.to_client.is_empty();
-        if run < RUN_MIN || waits {
+        let waits = !self.mail.is_empty() || self.orphan.is_some();
+        let head = self.to_client.head();
+        let Some(head) = head.filter(|_| run >= RUN_MIN && !waits) else {
             return Ok(None);
-        }
+        };
         if self.runs.over(cx) {
             return Ok(Some(false));
         }
-        let filled = match poll_fill(cx, &self.upstream, run) {
+        let filled = match poll_fill(cx, &self.upstream, head, run) {
             Poll::Pending => return Ok(Some(false)),
             Poll::Ready(Err(error)) => return Err(End::UpstreamLost(error)),
             Poll::Ready(Ok(Taken::Nothing)) => return Ok(None),
@@ -253,8 +274,9 @@ impl Session {
         };
         self.runs.from_upstream = true;
         self.heard = self.now;
-        self.moved_unseen(Side::Upstream, filled.left());
-        self.reply.passed(filled.left());
+        let moved = filled.left() - head.len();
+        self.moved_unseen(Side::Upstream, moved);
+        self.reply.passed(moved);
         self.to_client.push_piped(filled);
         self.take_replies(cx, &[])?;
         Ok(Some(true))
@@ -274,8 +296,8 @@ impl Session {
             return usize::MAX;
         }
         let carried = self.inbox.len();
-        let head = self.inbox_wanted.max(PREFIX + FIRST_PART);
-        self.request.unseen() + head.saturating_sub(carried).max(PREFIX)
+        let head = self.inbox_wanted.saturating_sub(carried).max(HEAD_READ);
+        self.request.unseen() + head
     }
 
     /// The same of the broker.
@@ -284,23 +306,36 @@ impl Session {
             return usize::MAX;
         }
         let carried = self.mail.len();
-        self.reply.unseen() + self.mail_wanted.saturating_sub(carried).max(RESPONSE_HEAD)
+        let head = self.mail_wanted.saturating_sub(carried).max(HEAD_READ);
+        self.reply.unseen() + head
+    }
+
+    /// Whether enough of a large request has come to announce it to the
+    /// broker, although most of that has not been read: it need not be copied.
+    pub(super) fn may_begin(&self, read: &[u8], len: usize) -> bool {
+        let known = self.runs.from_client && read.len() >= HEAD_READ / 2;
+        let large = len.saturating_sub(read.len()) >= RUN_MIN;
+        known
+            && large
+            && read.starts_with(&api::PRODUCE.to_be_bytes())
+            && read.len() + system::waiting(&self.client) >= len.min(FIRST_PART)
     }
 
     /// Frames of the client that fill the room are no large ones.
     pub(super) fn client_filled_room(&mut self) {
-        self.runs.from_client &= self.request.unseen() >= RUN_MIN;
+        let waits_for_more = self.inbox_wanted >= FIRST_PART;
+        self.runs.from_client &= self.request.begins_run() || waits_for_more;
     }
 
     /// The same of the broker.
     pub(super) fn upstream_filled_room(&mut self) {
-        self.runs.from_upstream &= self.reply.unseen() >= RUN_MIN;
+        self.runs.from_upstream &= self.reply.begins_run();
     }
 }
 
 #[cfg(target_os = "linux")]
 mod system {
-    use rustix::io::retry_on_intr;
+    use rustix::io::{ioctl_fionread, retry_on_intr, write};
     use rustix::pipe::{
         PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice,
     };
@@ -326,6 +361,10 @@ mod system {
             (capacity >= least).then_some(Self { exit, entry })
         }
 
+        pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(retry_on_intr(|| write(&self.entry, bytes))?)
+        }
+
         pub(super) fn fill(&self, from: &TcpStream, len: usize) -> io::Result<usize> {
             moved(from, &self.entry, len)
         }
@@ -333,6 +372,12 @@ mod system {
         pub(super) fn drain(&self, to: &TcpStream, len: usize) -> io::Result<usize> {
             moved(&self.exit, to, len)
         }
+    }
+
+    /// Bytes that a socket has received and nobody has read.
+    pub(super) fn waiting(socket: &TcpStream) -> usize {
+        let waiting = ioctl_fionread(socket).unwrap_or(0);
+        usize::try_from(waiting).unwrap_or(usize::MAX)
     }
 
     fn moved(from: impl AsFd, to: impl AsFd, len: usize) -> io::Result<usize> {
@@ -356,6 +401,10 @@ mod system {
             None
         }
 
+        pub(super) fn write(&self, _: &[u8]) -> io::Result<usize> {
+            match *self {}
+        }
+
         pub(super) fn fill(&self, _: &TcpStream, _: usize) -> io::Result<usize> {
             match *self {}
         }
@@ -363,5 +412,10 @@ mod system {
         pub(super) fn drain(&self, _: &TcpStream, _: usize) -> io::Result<usize> {
             match *self {}
         }
+    }
+
+    /// Nobody asks where there are no pipes.
+    pub(super) fn waiting(_: &TcpStream) -> usize {
+        0
     }
 }
