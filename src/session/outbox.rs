@@ -253,4 +253,38 @@ mod tests {
         check(&[(0, 4), (4, 8)], b"aabbbb");
         check(&[(4, 8)], b"");
     }
+
+    /// What is in a pipe is the rest of a frame, or the end of that rest.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn withdrawing_keeps_a_pipe_only_with_the_whole_frame_that_it_is_of() {
+        use crate::session::splice::tests::{connected, filled};
+        use std::future::poll_fn;
+        use tokio::io::AsyncReadExt;
+        let check = async |keep: &[(u64, u64)], left: &[u8]| {
+            let mut outbox = Outbox {
+                queued: 2,
+                written: 2,
+                ..Outbox::default()
+            };
+            outbox.push_piped(filled(b"aaa").await);
+            outbox.push(b"abbbb");
+            let keep: Vec<_> = keep.iter().map(|(from, to)| *from..*to).collect();
+            outbox.withdraw(&keep);
+            assert_eq!(outbox.queued, 2 + left.len() as u64, "{keep:?}");
+            let (mut near, mut far) = connected().await;
+            poll_fn(|cx| outbox.poll_flush(cx, &mut far)).await.unwrap();
+            assert_eq!(outbox.written(), outbox.queued, "{keep:?}");
+            drop(far);
+            let mut sent = Vec::new();
+            near.read_to_end(&mut sent).await.unwrap();
+            assert_eq!(sent, left, "{keep:?}");
+        };
+        check(&[], b"").await;
+        check(&[(0, 6)], b"aaaa").await;
+        check(&[(0, 6), (6, 10)], b"aaaabbbb").await;
+        check(&[(0, 5), (6, 10)], b"aaa").await;
+        check(&[(6, 10)], b"").await;
+        check(&[(0, 11)], b"").await;
+    }
 }

@@ -419,3 +419,135 @@ mod system {
         0
     }
 }
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    /// Both ends of a connection.
+    pub(in crate::session) async fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (near, far) = tokio::join!(TcpStream::connect(address), listener.accept());
+        (near.unwrap(), far.unwrap().0)
+    }
+
+    async fn taken(from: &TcpStream, head: &[u8], run: usize) -> Taken {
+        poll_fn(|cx| poll_fill(cx, from, head, run)).await.unwrap()
+    }
+
+    /// These bytes in a pipe.
+    pub(in crate::session) async fn filled(bytes: &[u8]) -> Filled {
+        let (mut peer, socket) = connected().await;
+        peer.write_all(bytes).await.unwrap();
+        let Taken::Bytes(filled) = taken(&socket, &[], bytes.len()).await else {
+            panic!("there is a pipe");
+        };
+        assert_eq!(filled.left(), bytes.len());
+        filled
+    }
+
+    /// Empties a pipe; gives what was in it.
+    async fn drained(mut filled: Filled) -> Vec<u8> {
+        let (mut near, far) = connected().await;
+        while filled.left() > 0 {
+            poll_fn(|cx| filled.poll_drain(cx, &far)).await.unwrap();
+        }
+        drop((filled, far));
+        let mut bytes = Vec::new();
+        near.read_to_end(&mut bytes).await.unwrap();
+        bytes
+    }
+
+    /// Pipes that lie ready, and pipes that are lent.
+    fn pipes() -> (usize, usize) {
+        PIPES.with_borrow(|pipes| (pipes.idle.len(), pipes.lent))
+    }
+
+    #[tokio::test]
+    async fn a_pipe_is_kept_when_it_is_empty_and_closed_when_it_is_not() {
+        let first = filled(b"first").await;
+        let second = filled(b"second").await;
+        assert_eq!(pipes(), (0, 2));
+        assert_eq!(drained(first).await, b"first");
+        assert_eq!(pipes(), (1, 1));
+        drop(second);
+        assert_eq!(pipes(), (1, 0));
+        assert_eq!(drained(filled(b"third").await).await, b"third");
+        assert_eq!(pipes(), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn only_a_few_empty_pipes_are_kept() {
+        let mut all = Vec::new();
+        for _ in 0..2 * IDLE_MAX {
+            all.push(filled(b"bytes").await);
+        }
+        for filled in all {
+            drained(filled).await;
+        }
+        assert_eq!(pipes(), (IDLE_MAX, 0));
+    }
+
+    #[tokio::test]
+    async fn a_head_goes_before_its_run_and_no_more_than_the_run_is_taken() {
+        let (mut peer, mut socket) = connected().await;
+        peer.write_all(b"a runand more").await.unwrap();
+        let Taken::Bytes(filled) = taken(&socket, b"head of ", 5).await else {
+            panic!("there is a pipe");
+        };
+        assert_eq!(drained(filled).await, b"head of a run");
+        let mut rest = [0; 8];
+        socket.read_exact(&mut rest).await.unwrap();
+        assert_eq!(&rest, b"and more");
+    }
+
+    /// It must not wait for a run that stays out.
+    #[tokio::test]
+    async fn a_head_goes_alone_where_nothing_of_its_run_has_come() {
+        let (mut peer, mut socket) = connected().await;
+        peer.write_all(b"x").await.unwrap();
+        socket.read_exact(&mut [0]).await.unwrap();
+        // It passes for readable until a read finds nothing.
+        let Taken::Bytes(filled) = taken(&socket, b"head", 5).await else {
+            panic!("there is a pipe");
+        };
+        assert_eq!(drained(filled).await, b"head");
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_socket_is_told() {
+        let (peer, socket) = connected().await;
+        drop(peer);
+        assert!(matches!(taken(&socket, &[], 5).await, Taken::End));
+        assert_eq!(pipes(), (1, 0));
+        assert!(matches!(taken(&socket, b"head", 5).await, Taken::End));
+        assert_eq!(pipes(), (0, 0), "a head is in it");
+    }
+
+    #[tokio::test]
+    async fn without_a_pipe_nothing_is_taken() {
+        let (mut peer, mut socket) = connected().await;
+        peer.write_all(b"bytes").await.unwrap();
+        PIPES.with_borrow_mut(|pipes| pipes.lent = PIPES_MAX);
+        assert!(matches!(taken(&socket, b"head", 5).await, Taken::Nothing));
+        PIPES.with_borrow_mut(|pipes| {
+            pipes.lent = 0;
+            pipes.unsupported = true;
+        });
+        assert!(matches!(taken(&socket, b"head", 5).await, Taken::Nothing));
+        let mut bytes = [0; 5];
+        socket.read_exact(&mut bytes).await.unwrap();
+        assert_eq!(&bytes, b"bytes");
+    }
+
+    #[test]
+    fn a_system_that_gives_small_pipes_gives_none() {
+        assert!(Pipe::new(64 * 1024, 64 * 1024).is_some());
+        assert!(Pipe::new(4096, 64 * 1024).is_none());
+    }
+}

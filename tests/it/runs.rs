@@ -437,12 +437,12 @@ fn pipes_are_bounded_and_given_back() {
         writer.join().unwrap();
     }
     assert!(spliced(&world, "client") > 0.0, "nothing was spliced");
-    let after = world.hapax.descriptors();
-    assert!(after <= idle + KEPT_DESCRIPTORS, "{idle}, {after}");
-    drop(pairs);
-    await_until("all to have gone", SOON, || {
-        world.gauge("hapax_client_connections") == 0.0
+    // A metrics page may not have been closed yet.
+    await_until("the pipes to be given back", SOON, || {
+        world.hapax.descriptors() <= idle + KEPT_DESCRIPTORS
     });
-    let after = world.hapax.descriptors();
-    assert!(after <= idle - 2 * CLIENTS + KEPT_DESCRIPTORS);
+    drop(pairs);
+    await_until("all connections to be closed", SOON, || {
+        world.hapax.descriptors() <= idle - 2 * CLIENTS + KEPT_DESCRIPTORS
+    });
 }
