@@ -29,6 +29,9 @@ pub use topics::{Topic, TopicName, Topics};
 /// How long a window that saw no batch is remembered.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 
+/// How long a window keeps room for batches on their way when it has none.
+const QUIET_AFTER: Duration = Duration::from_secs(30);
+
 /// How long one is remembered, where room is short, of which the cluster never
 /// acknowledged a batch.
 const UNPROVEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -336,6 +339,7 @@ impl Ledger {
             } else if crowded && window.idle(span, now) {
                 swept.limit += 1;
             } else {
+                window.rest(QUIET_AFTER, now);
                 written_to.insert(key.topic);
                 return true;
             }

@@ -319,8 +319,13 @@ impl Session {
         if !(self.to_upstream.is_empty() && self.to_client.is_empty()) {
             self.flush(cx)?;
         }
-        let mut moved = self.turn_client(cx)?;
-        moved |= self.turn_upstream(cx)?;
+        let mut moved = false;
+        if !self.dry.client || !self.inbox.is_empty() {
+            moved |= self.turn_client(cx)?;
+        }
+        if !self.dry.upstream {
+            moved |= self.turn_upstream(cx)?;
+        }
         if self.orphan.is_some() {
             self.to_client = Outbox::default();
             if self.tickets.is_empty() {
@@ -375,11 +380,13 @@ impl Session {
         if self.client_eof || !may_read || self.to_client.len() >= CLIENT_OUT_MAX {
             return Ok(moved);
         }
-        if let Some(spliced) = self.splice_client(cx)? {
+        if self.request.begins_run()
+            && let Some(spliced) = self.splice_client(cx)?
+        {
             return Ok(spliced || moved);
         }
         let read = self.read_client(cx)?;
-        if read {
+        if read && self.request.begins_run() {
             // What came of a run goes together with its head.
             self.splice_client(cx)?;
         }
@@ -469,11 +476,13 @@ impl Session {
         if !self.to_client.is_empty() && self.orphan.is_none() {
             return Ok(false);
         }
-        if let Some(spliced) = self.splice_upstream(cx)? {
+        if self.reply.begins_run()
+            && let Some(spliced) = self.splice_upstream(cx)?
+        {
             return Ok(spliced);
         }
         let read = self.read_upstream(cx)?;
-        if read {
+        if read && self.reply.begins_run() {
             self.splice_upstream(cx)?;
         }
         Ok(read)

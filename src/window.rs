@@ -361,6 +361,14 @@ impl Window {
         !self.touched.within(span, now) && !self.open.iter().any(|a| a.is_sent())
     }
 
+    /// Gives back room that a window has no use for which saw no batch for
+    /// so long: there are many more windows than batches on their way.
+    pub fn rest(&mut self, span: Duration, now: Time) {
+        if !self.touched.within(span, now) {
+            self.open.give_back_room();
+        }
+    }
+
     /// Whether the cluster has never acknowledged a batch here: anybody can
     /// send batches that it refuses.
     #[must_use]

@@ -223,12 +223,12 @@ impl Runs {
 }
 
 impl Session {
-    /// Moves what is unseen of a request. `None` where bytes have to be read.
+    /// Moves what is unseen of a request, which is a run. `None` where bytes have to be read.
     pub(super) fn splice_client(&mut self, cx: &mut Context<'_>) -> Result<Option<bool>, End> {
         let run = self.request.unseen();
         let waits = !self.inbox.is_empty() || self.blocked.is_some() || self.client_eof;
         let head = self.to_upstream.head();
-        let Some(head) = head.filter(|_| run >= RUN_MIN && !waits) else {
+        let Some(head) = head.filter(|_| !waits) else {
             return Ok(None);
         };
         if self.runs.over(cx) {
@@ -254,12 +254,12 @@ impl Session {
         Ok(Some(true))
     }
 
-    /// Moves what is unseen of a response. `None` where bytes have to be read.
+    /// Moves what is unseen of a response, which is a run. `None` where bytes have to be read.
     pub(super) fn splice_upstream(&mut self, cx: &mut Context<'_>) -> Result<Option<bool>, End> {
         let run = self.reply.unseen();
         let waits = !self.mail.is_empty() || self.orphan.is_some();
         let head = self.to_client.head();
-        let Some(head) = head.filter(|_| run >= RUN_MIN && !waits) else {
+        let Some(head) = head.filter(|_| !waits) else {
             return Ok(None);
         };
         if self.runs.over(cx) {

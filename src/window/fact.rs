@@ -217,10 +217,14 @@ impl Ring {
     pub(super) fn insert(&mut self, fact: Fact, limit: usize) {
         let same_range = |known: &Fact| known.first == fact.first && known.count == fact.count;
         let len = self.len();
-        let place = self
-            .iter()
-            .position(|known| same_range(&known) || fact.first.distance(known.first) > 0)
-            .unwrap_or(len);
+        let newer = |known: &Kept| fact.first.distance(known.first) > 0;
+        let place = if self.newest[0].as_ref().is_none_or(newer) {
+            0
+        } else {
+            self.iter()
+                .position(|known| same_range(&known) || fact.first.distance(known.first) > 0)
+                .unwrap_or(len)
+        };
         if let Some(known) = self.at(place).filter(same_range) {
             if known.crc == fact.crc && known.len == fact.len {
                 self.set(place, &fact);
@@ -246,6 +250,16 @@ impl Ring {
         for fact in rare.older.iter_mut().flat_map(|older| &mut older.facts) {
             fact.acked_by = fact.acked_by.unless_moved_to(node);
         }
+    }
+
+    /// Whether a fact about a lower sequence has this offset or a higher one.
+    pub(super) fn contradicts(&self, first: Sequence, offset: i64) -> bool {
+        let lower = |known: Sequence| first.distance(known) > 0;
+        let near = self.newest.iter().map_while(Option::as_ref);
+        let mut older = self.older().into_iter().flatten();
+        near.into_iter()
+            .any(|f| lower(f.first) && i64::from_ne_bytes(f.offset) >= offset)
+            || older.any(|f| lower(f.first) && f.offset >= offset)
     }
 
     fn len(&self) -> usize {

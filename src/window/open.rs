@@ -156,8 +156,7 @@ impl Open {
         Some(())
     }
 
-    /// A quiet window holds no memory for attempts: there are many more
-    /// windows than batches on their way.
+    /// Holds no memory where there is no attempt.
     pub(super) fn give_back_room(&mut self) {
         if self.many.is_some() && self.many().is_empty() {
             self.many = None;

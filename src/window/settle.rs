@@ -78,7 +78,6 @@ impl Window {
                 self.unknown(attempt, candidate, now);
             }
         }
-        self.open.give_back_room();
         settled
     }
 
@@ -116,11 +115,8 @@ impl Window {
         // that was long on its way may tell of an earlier start: then facts
         // are dropped that were true, which only means "forward".
         let log_start = ack.log_start.unwrap_or(self.acked.log_start);
-        let truncated = log_start < self.acked.log_start
-            || self
-                .acked
-                .iter()
-                .any(|f| batch.first.distance(f.first) > 0 && ack.offset <= f.offset);
+        let truncated =
+            log_start < self.acked.log_start || self.acked.contradicts(batch.first, ack.offset);
         self.acked.log_start = log_start;
         if truncated {
             self.acked.clear();

@@ -70,7 +70,6 @@ mod hot {
     use hapax::wire::batch::Batch;
     use hapax::wire::header::RequestHead;
     use hapax::wire::produce::{self, Sink, Walk};
-    use std::time::Instant;
 
     #[derive(Default)]
     struct Count(usize);
