@@ -61,6 +61,8 @@ metrics! {
     received_bytes: Labelled<Side> = "hapax_received_bytes_total",
     /// Bytes sent, by the side they went to. Upstream far below what clients sent means that much was absorbed.
     sent_bytes: Labelled<Side> = "hapax_sent_bytes_total",
+    /// Bytes of large record runs that the kernel moved from socket to socket, by the side they came from. None although batches or fetched partitions are large means that splice is not available here: more CPU, nothing else.
+    spliced_bytes: Labelled<Side> = "hapax_spliced_bytes_total",
     /// Produced batches, by the one verdict that each got. Alert on gap and sequence_reuse; a rise of duplicate_absorbed means that acknowledgements get lost.
     verdicts: Labelled<Verdict> = "hapax_verdicts_total",
     /// Sequence, epoch and fencing errors that brokers returned. Any rise is worth the event list: /api/v1/events.

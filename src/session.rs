@@ -15,6 +15,7 @@ mod reply;
 mod route;
 mod settle;
 mod shared;
+mod splice;
 mod telling;
 mod told;
 mod topics;
@@ -31,6 +32,7 @@ use produce::{Held, Scratch};
 use reply::ReplyStage;
 use route::RequestStage;
 use settle::Sent;
+use splice::Runs;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
@@ -101,6 +103,7 @@ struct Session {
     mail_wanted: usize,
     reply: ReplyStage,
     to_client: Outbox,
+    runs: Runs,
 
     pipeline: Pipeline,
     /// Batches on their way, in the order of `pipeline`.
@@ -208,6 +211,7 @@ impl Session {
             mail_wanted: 0,
             reply: ReplyStage::Head,
             to_client: Outbox::default(),
+            runs: Runs::default(),
             pipeline: Pipeline::default(),
             tickets: VecDeque::new(),
             authentication,
@@ -245,6 +249,7 @@ impl Session {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         // The runtime ends a long run of turns before the time can matter.
         self.look_at_clock();
+        self.runs.begin();
         loop {
             match self.turn(cx) {
                 Ok(true) => {}
@@ -329,7 +334,15 @@ impl Session {
         if self.client_eof || !may_read || self.to_client.len() >= CLIENT_OUT_MAX {
             return Ok(moved);
         }
-        Ok(self.read_client(cx)? || moved)
+        if let Some(spliced) = self.splice_client(cx)? {
+            return Ok(spliced || moved);
+        }
+        let read = self.read_client(cx)?;
+        if read {
+            // What came of a run goes together with its head.
+            self.splice_client(cx)?;
+        }
+        Ok(read || moved)
     }
 
     /// Whether the client has sent so much behind a held request that it is
@@ -343,7 +356,8 @@ impl Session {
             let carried = self.inbox.len();
             let in_place = carried + FIRST_PART <= READ_BUFFER && self.blocked.is_none();
             let start = if in_place { carried } else { 0 };
-            let read = match poll_read(cx, &mut self.client, &mut buffer[start..]) {
+            let end = start.saturating_add(self.client_room()).min(READ_BUFFER);
+            let read = match poll_read(cx, &mut self.client, &mut buffer[start..end]) {
                 Poll::Pending => return Ok(false),
                 Poll::Ready(Err(error)) => return Err(End::ClientLost(error)),
                 Poll::Ready(Ok(0)) => {
@@ -363,6 +377,9 @@ impl Session {
             let bytes = &buffer[..carried + read];
             let taken = self.take_requests(cx, bytes)?;
             keep_in(&mut self.inbox, &bytes[taken..]);
+            if start + read == end {
+                self.client_filled_room();
+            }
             Ok(true)
         })
     }
@@ -376,7 +393,12 @@ impl Session {
         let run = pass.finish();
         let taken = run.end;
         let before = outbox.written();
-        let sent = outbox.send(cx, &mut self.upstream, &bytes[run]);
+        let sent = if self.request.begins_run() && outbox.takes_head(run.len()) {
+            outbox.push(&bytes[run]);
+            Ok(())
+        } else {
+            outbox.send(cx, &mut self.upstream, &bytes[run])
+        };
         self.sent_upstream(outbox.written() - before);
         self.to_upstream = outbox;
         if self.to_upstream.is_empty() {
@@ -400,7 +422,14 @@ impl Session {
         if !self.to_client.is_empty() && self.orphan.is_none() {
             return Ok(false);
         }
-        self.read_upstream(cx)
+        if let Some(spliced) = self.splice_upstream(cx)? {
+            return Ok(spliced);
+        }
+        let read = self.read_upstream(cx)?;
+        if read {
+            self.splice_upstream(cx)?;
+        }
+        Ok(read)
     }
 
     fn read_upstream(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
@@ -408,7 +437,8 @@ impl Session {
             let carried = self.mail.len();
             let in_place = carried + FIRST_PART <= READ_BUFFER;
             let start = if in_place { carried } else { 0 };
-            let read = match poll_read(cx, &mut self.upstream, &mut buffer[start..]) {
+            let end = start.saturating_add(self.upstream_room()).min(READ_BUFFER);
+            let read = match poll_read(cx, &mut self.upstream, &mut buffer[start..end]) {
                 Poll::Pending => return Ok(false),
                 Poll::Ready(Err(error)) => return Err(End::UpstreamLost(error)),
                 Poll::Ready(Ok(0)) => return Err(End::UpstreamClosed),
@@ -423,6 +453,9 @@ impl Session {
                 let bytes = &buffer[..carried + read];
                 let taken = self.take_replies(cx, bytes)?;
                 keep_in(&mut self.mail, &bytes[taken..]);
+                if start + read == end {
+                    self.upstream_filled_room();
+                }
                 return Ok(true);
             }
             self.mail.extend_from_slice(bytes);
@@ -443,6 +476,9 @@ impl Session {
         let taken = run.end;
         let before = outbox.written();
         let sent = if self.orphan.is_some() {
+            Ok(())
+        } else if self.reply.begins_run() && outbox.takes_head(run.len()) {
+            outbox.push(&bytes[run]);
             Ok(())
         } else {
             outbox.send(cx, &mut self.client, &bytes[run])

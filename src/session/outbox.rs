@@ -4,6 +4,7 @@
 //! socket does not take is copied and kept. A direction is not read from
 //! while its outbox holds anything: that is the back-pressure.
 
+use super::splice::{Filled, HEAD_MAX};
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
@@ -14,6 +15,8 @@ use tokio::net::TcpStream;
 /// What has yet to be written to one socket, and how much has been.
 #[derive(Default, Debug)]
 pub(super) struct Outbox {
+    /// Bytes in a pipe, which go before those in `pending`.
+    piped: Option<Filled>,
     pending: Vec<u8>,
     /// `sent <= pending.len()`: how much of `pending` has gone.
     sent: usize,
@@ -25,10 +28,10 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn is_empty(&self) -> bool {
-        self.sent == self.pending.len()
+        self.piped.is_none() && self.sent == self.pending.len()
     }
 
-    /// Bytes that wait.
+    /// Bytes that wait in memory of ours.
     pub(super) fn len(&self) -> usize {
         self.pending.len() - self.sent
     }
@@ -43,9 +46,40 @@ impl Outbox {
         self.queued += bytes.len() as u64;
     }
 
+    /// Whether `bytes` may wait a moment for the run that they begin.
+    pub(super) fn takes_head(&self, bytes: usize) -> bool {
+        self.is_empty() && bytes <= HEAD_MAX
+    }
+
+    /// What waits, where that may go by a pipe: at most `HEAD_MAX`.
+    pub(super) fn head(&self) -> Option<&[u8]> {
+        let waits = &self.pending[self.sent..];
+        (self.piped.is_none() && waits.len() <= HEAD_MAX).then_some(waits)
+    }
+
+    /// The head is in this pipe, and more behind it.
+    pub(super) fn push_piped(&mut self, filled: Filled) {
+        debug_assert!(self.piped.is_none() && self.len() <= filled.left());
+        self.queued += (filled.left() - self.len()) as u64;
+        self.pending = Vec::new();
+        self.sent = 0;
+        self.piped = Some(filled);
+    }
+
     /// Forgets what waits, but for `keep`: ranges of the stream in order.
     pub(super) fn withdraw(&mut self, keep: &[Range<u64>]) {
         let start = self.queued - self.len() as u64;
+        // What is in a pipe is a part of one frame: it goes or stays with it.
+        let piped = |frame: &&Range<u64>| (frame.start..frame.end).contains(&self.written);
+        let whole = |frame: &Range<u64>| (start..=self.queued).contains(&frame.end);
+        if self.piped.is_some() && !keep.iter().find(piped).is_some_and(whole) {
+            *self = Self {
+                queued: self.written,
+                written: self.written,
+                ..Self::default()
+            };
+            return;
+        }
         let mut kept = Vec::new();
         let mut expected = start;
         for range in keep {
@@ -72,6 +106,12 @@ impl Outbox {
         cx: &mut Context<'_>,
         socket: &mut TcpStream,
     ) -> Poll<io::Result<()>> {
+        while let Some(piped) = &mut self.piped {
+            self.written += ready!(piped.poll_drain(cx, socket))? as u64;
+            if piped.left() == 0 {
+                self.piped = None;
+            }
+        }
         while self.sent < self.pending.len() {
             let written =
                 ready!(Pin::new(&mut *socket).poll_write(cx, &self.pending[self.sent..]))?;
@@ -212,5 +252,39 @@ mod tests {
         check(&[(0, 4)], b"aa");
         check(&[(0, 4), (4, 8)], b"aabbbb");
         check(&[(4, 8)], b"");
+    }
+
+    /// What is in a pipe is the rest of a frame, or the end of that rest.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn withdrawing_keeps_a_pipe_only_with_the_whole_frame_that_it_is_of() {
+        use crate::session::splice::tests::{connected, filled};
+        use std::future::poll_fn;
+        use tokio::io::AsyncReadExt;
+        let check = async |keep: &[(u64, u64)], left: &[u8]| {
+            let mut outbox = Outbox {
+                queued: 2,
+                written: 2,
+                ..Outbox::default()
+            };
+            outbox.push_piped(filled(b"aaa").await);
+            outbox.push(b"abbbb");
+            let keep: Vec<_> = keep.iter().map(|(from, to)| *from..*to).collect();
+            outbox.withdraw(&keep);
+            assert_eq!(outbox.queued, 2 + left.len() as u64, "{keep:?}");
+            let (mut near, mut far) = connected().await;
+            poll_fn(|cx| outbox.poll_flush(cx, &mut far)).await.unwrap();
+            assert_eq!(outbox.written(), outbox.queued, "{keep:?}");
+            drop(far);
+            let mut sent = Vec::new();
+            near.read_to_end(&mut sent).await.unwrap();
+            assert_eq!(sent, left, "{keep:?}");
+        };
+        check(&[], b"").await;
+        check(&[(0, 6)], b"aaaa").await;
+        check(&[(0, 6), (6, 10)], b"aaaabbbb").await;
+        check(&[(0, 5), (6, 10)], b"aaa").await;
+        check(&[(6, 10)], b"").await;
+        check(&[(0, 11)], b"").await;
     }
 }

@@ -11,7 +11,7 @@ use super::route::{Frame, PREFIX, RequestStage};
 use super::settle::Sent;
 use super::telling::forwarded;
 use super::topics::Named;
-use super::{Blocked, Session};
+use super::{Blocked, FIRST_PART, Session};
 use crate::ids::ProducerId;
 use crate::ledger::{Producer, WindowKey};
 use crate::metrics::{self, Limit, Presence, Side};
@@ -77,6 +77,21 @@ pub(super) struct Streamed {
     topic: Option<Rc<Named>>,
     /// The partitions that have passed.
     seen: HashSet<Place>,
+}
+
+impl Streamed {
+    /// How many of the next bytes are records.
+    pub(super) fn unseen(&self) -> usize {
+        // Records that do not end with their request are the walk's to refuse.
+        let skip = self.walk.skip();
+        if skip <= self.left { skip } else { 0 }
+    }
+
+    /// `bytes` of those have passed, `bytes <= self.unseen()`.
+    pub(super) fn passed(&mut self, bytes: usize) {
+        self.walk.skipped(bytes);
+        self.left -= bytes;
+    }
 }
 
 /// Collects what a walk finds.
@@ -157,7 +172,12 @@ impl Session {
             let what = "a produce request";
             return Err(self.malformed(Side::Client, WireError::Truncated { what }));
         }
-        Ok(self.want(frame.len))
+        let first_part = frame.len.min(FIRST_PART);
+        Ok(self.want(if frame.bytes.len() < first_part {
+            first_part
+        } else {
+            frame.len
+        }))
     }
 
     /// Whether there is room to collect the rest of a request; if not it
@@ -199,6 +219,9 @@ impl Session {
             return Err(self.malformed(Side::Client, WireError::Malformed { what, value }));
         }
         let all_seen = walk.done() || (topics == 1 && announced == 1 && parts.len() == 1);
+        if !all_seen && frame.bytes.len() < frame.len.min(FIRST_PART) {
+            return self.more(frame);
+        }
         if !all_seen && !self.may_stream(parts) && self.may_collect(frame) {
             return self.more(frame);
         }

@@ -4,6 +4,7 @@ use super::end::End;
 use super::outbox::Pass;
 use super::pipeline::{Owed, Reply, Unpaired};
 use super::route::PREFIX;
+use super::splice::RUN_MIN;
 use super::told::{Matter, several};
 use super::{FIRST_PART, Session};
 use crate::events::{Event, Kind};
@@ -40,6 +41,33 @@ pub(super) enum ReplyStage {
 impl ReplyStage {
     pub(super) fn at_head(&self) -> bool {
         matches!(self, Self::Head)
+    }
+
+    /// How many of the next bytes nobody has to see.
+    pub(super) fn unseen(&self) -> usize {
+        match self {
+            Self::Pass { left } => *left,
+            // Records that do not end with their response are refused there.
+            Self::Scan { left, scan, .. } if scan.skip() <= *left => scan.skip(),
+            Self::Scan { .. } | Self::Head => 0,
+        }
+    }
+
+    /// Whether those are worth a pipe.
+    pub(super) fn begins_run(&self) -> bool {
+        self.unseen() >= RUN_MIN
+    }
+
+    /// `bytes` of those have passed, `bytes <= self.unseen()`.
+    pub(super) fn passed(&mut self, bytes: usize) {
+        match self {
+            Self::Pass { left } => *left -= bytes,
+            Self::Scan { left, scan, .. } => {
+                scan.skipped(bytes);
+                *left -= bytes;
+            }
+            Self::Head => {}
+        }
     }
 }
 

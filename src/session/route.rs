@@ -3,6 +3,7 @@
 use super::end::End;
 use super::outbox::Pass;
 use super::pipeline::{Owed, Reply};
+use super::splice::RUN_MIN;
 use super::{Blocked, Door, FIRST_PART, Session};
 use crate::metrics::{BadFrame, Limit, Side};
 use crate::wire::header::{self, RequestHead};
@@ -29,6 +30,31 @@ pub(super) enum RequestStage {
     Drop { left: usize, owed: Box<Owed> },
     /// In a Produce request whose batches are seen as they pass.
     Walk(Box<Streamed>),
+}
+
+impl RequestStage {
+    /// How many of the next bytes nobody has to see.
+    pub(super) fn unseen(&self) -> usize {
+        match self {
+            Self::Pass { left } => *left,
+            Self::Walk(streamed) => streamed.unseen(),
+            Self::Head | Self::Drop { .. } => 0,
+        }
+    }
+
+    /// Whether those are worth a pipe.
+    pub(super) fn begins_run(&self) -> bool {
+        self.unseen() >= RUN_MIN
+    }
+
+    /// `bytes` of those have passed, `bytes <= self.unseen()`.
+    pub(super) fn passed(&mut self, bytes: usize) {
+        match self {
+            Self::Pass { left } => *left -= bytes,
+            Self::Walk(streamed) => streamed.passed(bytes),
+            Self::Head | Self::Drop { .. } => {}
+        }
+    }
 }
 
 /// A frame at the head of a pass.
@@ -122,8 +148,9 @@ impl Session {
         let min = if token { 0 } else { frame::MIN_REQUEST };
         let len = frame::length(*prefix, min, limit)
             .map_err(|error| self.shared.bad_frame(Side::Client, pass.rest(), error))?;
-        if rest.len() < len.min(FIRST_PART) {
-            return Ok(self.want(len.min(FIRST_PART)));
+        let first_part = len.min(FIRST_PART);
+        if rest.len() < first_part && !self.may_begin(rest, len) {
+            return Ok(self.want(first_part));
         }
         if self.pipeline.len() >= self.shared.config.limits.in_flight {
             self.blocked = Some(Blocked::Full);

@@ -273,6 +273,18 @@ impl EndpointScan {
         Ok(consumed)
     }
 
+    /// Bytes to pass before the next element; `advance` consumes them.
+    pub fn skip(&self) -> usize {
+        self.walk.as_ref().map_or(0, Walk::skip)
+    }
+
+    /// `bytes` of those have passed elsewhere, `bytes <= self.skip()`.
+    pub fn skipped(&mut self, bytes: usize) {
+        if let Some(walk) = &mut self.walk {
+            walk.skipped(bytes);
+        }
+    }
+
     /// Whether the rest of the frame has to be collected whole, for [`blank`].
     pub fn at_tail(&self) -> bool {
         self.walk.as_ref().is_some_and(Walk::at_tail)

@@ -242,6 +242,11 @@ impl Walk {
     pub fn skip(&self) -> usize {
         self.skip
     }
+
+    /// `bytes` of those have passed elsewhere, `bytes <= self.skip()`.
+    pub fn skipped(&mut self, bytes: usize) {
+        self.skip -= bytes;
+    }
 }
 
 fn check_version(version: i16, oldest: i16) -> Result<(), WireError> {

@@ -236,6 +236,17 @@ impl Walk {
         self.depth == 0 && self.skip == 0
     }
 
+    /// Bytes to pass before the next element; [`step`](Self::step) consumes them.
+    pub fn skip(&self) -> usize {
+        self.skip
+    }
+
+    /// `bytes` of those have passed elsewhere, `bytes <= self.skip()`.
+    pub fn skipped(&mut self, bytes: usize) {
+        self.skip -= bytes;
+        self.at += bytes;
+    }
+
     /// Whether only node endpoints and the outermost tagged fields are left.
     pub fn at_tail(&self) -> bool {
         let (1, 0, Some(Level::Fields { all, next })) = (self.depth, self.skip, self.stack.first())
