@@ -119,7 +119,7 @@ impl Conn {
         self.stream.read_exact(&mut length)?;
         let mut frame = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap()];
         self.stream.read_exact(&mut frame)?;
-        Ok(Asked::new(frame.into()))
+        Ok(Asked::of(frame.into()))
     }
 
     /// A frame that is no request, such as a bare token.
@@ -181,7 +181,8 @@ impl Conn {
 }
 
 impl Asked {
-    fn new(frame: Bytes) -> Self {
+    /// A request that a test has read by itself.
+    pub fn of(frame: Bytes) -> Self {
         let key = i16::from_be_bytes(frame[..2].try_into().unwrap());
         let version = i16::from_be_bytes(frame[2..4].try_into().unwrap());
         let correlation = i32::from_be_bytes(frame[4..8].try_into().unwrap());
