@@ -205,10 +205,10 @@ impl Ring {
     /// Whether `b` lies before everything remembered by a full ring: the
     /// cluster may know it although the ring does not show it.
     pub(super) fn outran(&self, b: &BatchId, limit: usize) -> bool {
-        let len = self.len();
-        len >= limit
+        self.is_full(limit)
             && self
-                .at(len.saturating_sub(1))
+                .iter()
+                .last()
                 .is_some_and(|oldest| b.first.distance(oldest.first) < 0)
     }
 
@@ -216,23 +216,23 @@ impl Ring {
     /// A fact about the same range stays as it is, but is fresh again.
     pub(super) fn insert(&mut self, fact: Fact, limit: usize) {
         let same_range = |known: &Fact| known.first == fact.first && known.count == fact.count;
-        let len = self.len();
         let newer = |known: &Kept| fact.first.distance(known.first) > 0;
         let place = if self.newest[0].as_ref().is_none_or(newer) {
             0
         } else {
             self.iter()
                 .position(|known| same_range(&known) || fact.first.distance(known.first) > 0)
-                .unwrap_or(len)
+                .unwrap_or_else(|| self.len())
         };
-        if let Some(known) = self.at(place).filter(same_range) {
+        let known = self.at(place);
+        if let Some(known) = known.filter(same_range) {
             if known.crc == fact.crc && known.len == fact.len {
                 self.set(place, &fact);
             }
             return;
         }
-        if len >= limit {
-            if place == len {
+        if self.is_full(limit) {
+            if known.is_none() {
                 return;
             }
             self.drop_oldest();
@@ -262,6 +262,11 @@ impl Ring {
             || older.any(|f| lower(f.first) && f.offset >= offset)
     }
 
+    /// Whether it holds `limit` facts, `1 <= limit`.
+    fn is_full(&self, limit: usize) -> bool {
+        self.at(limit.saturating_sub(1)).is_some()
+    }
+
     fn len(&self) -> usize {
         let near = self.newest.iter().flatten().count();
         near + self.older().map_or(0, VecDeque::len)
@@ -286,7 +291,10 @@ impl Ring {
 
     fn whole(&self, place: usize, kept: &Kept) -> Fact {
         match &self.rare {
-            Some(rare) => kept.fact(rare.append_times[place], rare.acked_by[place]),
+            Some(rare) => kept.fact(
+                *rare.append_times.get(place).unwrap_or(&NO_TIME),
+                *rare.acked_by.get(place).unwrap_or(&AckedBy::NOBODY),
+            ),
             None => kept.fact(NO_TIME, AckedBy::ALL),
         }
     }

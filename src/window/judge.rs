@@ -64,19 +64,17 @@ impl Window {
         // Also false of what lies half the sequence space away or more.
         let behind = |first, count| batch.first.distance(first) >= i64::from(count);
         let mut end = last.end();
-        for attempt in self.open.iter() {
+        let in_a_row = self.open.iter().all(|attempt| {
             let sent = &attempt.batch;
-            if !attempt.is_sent()
-                || sent.epoch != batch.epoch
-                || sent.first != end
-                || !behind(sent.first, sent.count)
-            {
-                return false;
-            }
+            let follows = attempt.is_sent()
+                && sent.epoch == batch.epoch
+                && sent.first == end
+                && behind(sent.first, sent.count);
             end = sent.end();
-        }
+            follows
+        });
         // A cluster that forgot may have taken overlapping batches.
-        end == batch.first && self.acked.iter().all(|f| behind(f.first, f.count))
+        in_a_row && end == batch.first && self.acked.iter().all(|f| behind(f.first, f.count))
     }
 
     /// The verdict on a batch that [`Self::is_next`]: what [`Self::judge_any`]

@@ -3,9 +3,6 @@
 use super::attempt::{Attempt, AttemptId, Identity, OPEN_MAX, State};
 use crate::ids::{Epoch, Sequence};
 
-/// Room that is made at once where one attempt is not the only one.
-const FEW: usize = 4;
-
 /// Open attempts in order of arrival; `len() <= OPEN_MAX`.
 ///
 /// Most windows have none, and the one that a quiet window gets stands in the
@@ -31,9 +28,48 @@ struct Lone {
 
 const _: () = assert!(size_of::<Option<Lone>>() == 24);
 
+/// Attempts in one block of memory; what stands beyond `len` means nothing.
 #[derive(Debug)]
 struct Many {
-    attempts: Vec<Attempt>,
+    /// `len <= OPEN_MAX`
+    len: usize,
+    attempts: [Attempt; OPEN_MAX],
+}
+
+impl Many {
+    fn as_slice(&self) -> &[Attempt] {
+        self.attempts.get(..self.len).unwrap_or_default()
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [Attempt] {
+        self.attempts.get_mut(..self.len).unwrap_or_default()
+    }
+
+    /// Adds an attempt, for which room was made.
+    fn push(&mut self, attempt: Attempt) {
+        if let Some(free) = self.attempts.get_mut(self.len) {
+            *free = attempt;
+            self.len += 1;
+        }
+    }
+
+    fn remove(&mut self, place: usize) -> Attempt {
+        let removed = self.attempts[place];
+        self.attempts.copy_within(place + 1..self.len, place);
+        self.len -= 1;
+        removed
+    }
+
+    fn retain(&mut self, stays: impl Fn(&Attempt) -> bool) {
+        let mut kept = 0;
+        for place in 0..self.len {
+            if stays(&self.attempts[place]) {
+                self.attempts[kept] = self.attempts[place];
+                kept += 1;
+            }
+        }
+        self.len = kept;
+    }
 }
 
 impl Lone {
@@ -92,7 +128,15 @@ impl Open {
                 return;
             }
         }
-        self.many_mut().push(attempt);
+        match &mut self.many {
+            Some(many) => many.push(attempt),
+            None => match self.lone.take() {
+                Some(lone) => self.make_many(lone.attempt()).push(attempt),
+                None => {
+                    self.make_many(attempt);
+                }
+            },
+        }
     }
 
     /// Takes out the attempt of this name, if it is still on its way.
@@ -104,16 +148,23 @@ impl Open {
                 attempt
             });
         }
-        let attempts = &mut self.many.as_mut()?.attempts;
-        let place = attempts
-            .iter()
-            .position(|a| a.state == State::Sent { id })?;
-        Some(attempts.remove(place))
+        let many = self.many.as_mut()?;
+        let sent = |a: &Attempt| a.state == State::Sent { id };
+        let place = many.as_slice().iter().position(sent)?;
+        Some(many.remove(place))
     }
 
     pub(super) fn find_mut(&mut self, is: impl Fn(&Attempt) -> bool) -> Option<&mut Attempt> {
-        let place = self.iter().position(|attempt| is(&attempt))?;
-        self.many_mut().get_mut(place)
+        if let Some(lone) = self.lone {
+            let attempt = lone.attempt();
+            if !is(&attempt) {
+                return None;
+            }
+            self.lone = None;
+            return self.make_many(attempt).as_mut_slice().first_mut();
+        }
+        let many = self.many.as_mut()?;
+        many.as_mut_slice().iter_mut().find(|attempt| is(attempt))
     }
 
     pub(super) fn retain(&mut self, stays: impl Fn(&Attempt) -> bool) {
@@ -121,7 +172,7 @@ impl Open {
             self.lone = None;
         }
         if let Some(many) = &mut self.many {
-            many.attempts.retain(stays);
+            many.retain(stays);
         }
     }
 
@@ -133,7 +184,7 @@ impl Open {
         {
             lone.mirrors = 0;
         }
-        for attempt in self.many.iter_mut().flat_map(|many| &mut many.attempts) {
+        for attempt in self.many.iter_mut().flat_map(|many| many.as_mut_slice()) {
             if behind(attempt.batch.epoch, attempt.batch.first) {
                 attempt.mirrors = 0;
             }
@@ -146,12 +197,12 @@ impl Open {
         let Some(many) = &mut self.many else {
             return Some(());
         };
-        if many.attempts.len() >= OPEN_MAX {
+        if many.len >= OPEN_MAX {
             let oldest =
-                |lost: fn(&State) -> bool| many.attempts.iter().position(|a| lost(&a.state));
+                |lost: fn(&State) -> bool| many.as_slice().iter().position(|a| lost(&a.state));
             let least = oldest(|state| matches!(state, State::NotWritten { .. }))
                 .or_else(|| oldest(|state| matches!(state, State::Unknown { .. })))?;
-            many.attempts.remove(least);
+            many.remove(least);
         }
         Some(())
     }
@@ -164,18 +215,14 @@ impl Open {
     }
 
     fn many(&self) -> &[Attempt] {
-        self.many.as_ref().map_or(&[], |many| &many.attempts)
+        self.many.as_ref().map_or(&[], |many| many.as_slice())
     }
 
-    /// All attempts as they can be changed.
-    fn many_mut(&mut self) -> &mut Vec<Attempt> {
-        let many = self.many.get_or_insert_with(|| {
-            Box::new(Many {
-                attempts: Vec::with_capacity(FEW),
-            })
-        });
-        many.attempts
-            .extend(self.lone.take().map(|lone| lone.attempt()));
-        &mut many.attempts
+    /// Makes room for more than one attempt, of which this is the first.
+    fn make_many(&mut self, first: Attempt) -> &mut Many {
+        self.many.insert(Box::new(Many {
+            len: 1,
+            attempts: [first; OPEN_MAX],
+        }))
     }
 }
