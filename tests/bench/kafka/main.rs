@@ -32,6 +32,7 @@ mod client;
 mod cluster;
 mod cpu;
 mod report;
+mod spread;
 mod verdicts;
 mod world;
 

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::cells::{COMMIT_MS, Cell, Kind, Load, PARTITIONS, RECORD, Route, Sizes};
+use crate::spread::{median, summary};
 use crate::verdicts;
 use crate::world::Outcome;
 
@@ -94,15 +95,17 @@ Figures are medians of the rounds. Ratios are taken within a round; behind their
 
     /// What is asked of such a benchmark, each question on a line of its own.
     fn answers(&self) -> String {
-        let mut text = String::from(
+        // Of so many coins thrown together, all fall alike once in so many throws.
+        let alike = 1 << self.rounds.len().saturating_sub(1).min(30);
+        let mut text = format!(
             "
 ## The answers
 
-Ratios of records/s and of the median latency, as medians of the rounds with their quartiles; bold where every round says the same of which is larger, and noise otherwise.
+Ratios of records/s and of the median latency, as medians of the rounds with their quartiles. Bold is where every round says the same of which is larger, as chance alone would in one case of {alike}; the others are within the noise.
 
 | | records/s, one broker | three brokers | p50 paced, one broker | three brokers |
 |---|--:|--:|--:|--:|
-",
+"
         );
         for (question, cells) in questions() {
             let answers = [
@@ -350,18 +353,6 @@ fn questions() -> Vec<(String, [(Kind, Route); 2])> {
     questions
 }
 
-/// Median and quartiles, bold where all ratios are on one side of 1.
-fn summary(ratios: &[f64]) -> String {
-    let text = format!(
-        "{:.2} ({:.2}–{:.2})",
-        median(ratios),
-        quantile(ratios, 0.25),
-        quantile(ratios, 0.75)
-    );
-    let agree = ratios.iter().all(|ratio| *ratio < 1.0) || ratios.iter().all(|ratio| *ratio > 1.0);
-    if agree { format!("**{text}**") } else { text }
-}
-
 fn conduct_row(outcomes: &[&Outcome], route: Route) -> Vec<String> {
     let sum = |figure: Figure| outcomes.iter().map(|o| figure(o)).sum::<f64>();
     let mut row = vec![
@@ -388,26 +379,6 @@ fn conduct_row(outcomes: &[&Outcome], route: Route) -> Vec<String> {
 
 fn find(round: &[Outcome], cell: Cell) -> Option<&Outcome> {
     round.iter().find(|outcome| outcome.cell == cell)
-}
-
-fn median(figures: &[f64]) -> f64 {
-    quantile(figures, 0.5)
-}
-
-/// Between the two nearest figures, in proportion.
-fn quantile(figures: &[f64], quantile: f64) -> f64 {
-    let mut sorted = figures.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    #[expect(clippy::cast_precision_loss, reason = "few rounds")]
-    let place = quantile * (sorted.len() - 1) as f64;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "an index, since a quantile is from 0 to 1"
-    )]
-    let below = place.floor() as usize;
-    let above = (below + 1).min(sorted.len() - 1);
-    sorted[below] + (sorted[above] - sorted[below]) * place.fract()
 }
 
 /// Of the last minute.
