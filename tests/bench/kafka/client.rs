@@ -32,6 +32,8 @@ pub(crate) struct Said {
     /// of the client's own queue.
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
+    /// Requests that carried them, with the few others of a producer.
+    pub(crate) requests: f64,
     /// Records sent again, and records given up.
     pub(crate) resent: f64,
     pub(crate) errors: f64,
@@ -133,6 +135,7 @@ impl Client {
             rate: first_number(rate),
             p50_us: f64::NAN,
             p99_us: f64::NAN,
+            requests: producer_metric(&lines, "request-total"),
             resent: producer_metric(&lines, "record-retry-total"),
             errors: producer_metric(&lines, "record-error-total"),
         }
@@ -165,6 +168,7 @@ impl Client {
             rate: f64::from(sizes.rate),
             p50_us: number(line, "p50="),
             p99_us: number(line, "p99="),
+            requests: producer_metric(&lines, "request-total"),
             resent: producer_metric(&lines, "record-retry-total"),
             errors: producer_metric(&lines, "record-error-total"),
         }

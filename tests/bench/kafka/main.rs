@@ -36,6 +36,7 @@ mod spread;
 mod verdicts;
 mod world;
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use clap::Parser;
@@ -77,7 +78,7 @@ fn main() {
     let mut random = Random::from_clock();
     let mut report = Report::new(world.versions(), arguments.sizes());
     for round in arguments.rounds() {
-        let outcomes = measure(&mut world, shuffled(&cells, &mut random), round);
+        let outcomes = measure(&mut world, order(&cells, &mut random), round);
         if round == WARMING {
             continue;
         }
@@ -138,12 +139,15 @@ impl Arguments {
     }
 }
 
-/// Fisher and Yates.
-fn shuffled(cells: &[Cell], random: &mut Random) -> Vec<Cell> {
+/// A random order that keeps together what is compared, since the machine is
+/// not the same a few minutes later.
+fn order(cells: &[Cell], random: &mut Random) -> Vec<Cell> {
     let mut cells = cells.to_vec();
-    for last in (1..cells.len()).rev() {
-        let other = random.below(u64::try_from(last + 1).unwrap());
-        cells.swap(last, usize::try_from(other).unwrap());
+    let mut tables = BTreeMap::new();
+    for cell in &cells {
+        let table = tables.entry((cell.load, cell.nodes));
+        table.or_insert_with(|| random.below(u64::MAX));
     }
+    cells.sort_by_cached_key(|cell| (tables[&(cell.load, cell.nodes)], random.below(u64::MAX)));
     cells
 }

@@ -68,11 +68,11 @@ impl Report {
         format!(
             "# What idempotence costs, and what hapax adds to it
 
-Made by `tests/run bench kafka` on {date}: {versions}, on {cores} cores that the client, the brokers and hapax share. {rounds} rounds after one that warms, each with every row below in a new random order, {minutes} minutes in all; load averages at the start and after each round {loads}.
+Made by `tests/run bench kafka` on {date}: {versions}, on {cores} cores that the client, the brokers and hapax share. {rounds} rounds after one that warms, each with the tables below, and the rows of each, in a new random order, {minutes} minutes in all; load averages at the start and after each round {loads}.
 
 One warm client JVM (`-Xmx512m`) sends records of {RECORD} bytes to {PARTITIONS} partitions of a fresh topic, with the client's defaults but for what a row names; three brokers means replication factor 3 and `min.insync.replicas=2`. *Unlimited* is Kafka's own ProducerPerformance, {flood} records (with three brokers half as many) of which the first {warmup} do not count. *Paced* is {rate} records a second for {paced_s} s with `linger.ms=0`, and latency counts from when a record was due until its acknowledgement. The project's own generator keeps five idempotent batches of one record in flight on each of eight connections for {raw_s} s. Transactions are committed every {COMMIT_MS} ms. hapax runs in absorb mode as it comes; *limit* is a program that only copies bytes.
 
-Figures are medians of the rounds. Ratios are taken within a round; behind their median are the quartiles, and bold are those where every round agrees that it is above 1, or below. CPU is that of the whole process by /proc, for a record (of the project's own generator a batch) or for a GB (10^9 bytes) of values.
+Figures are medians of the rounds. Ratios are taken within a round; behind their median are the quartiles, and bold are those where every round agrees that it is above 1, or below. CPU is that of the whole process by /proc, for a record (of the project's own generator a batch), for a request, or for a GB (10^9 bytes) of values.
 ",
             date = date(),
             versions = self.versions,
@@ -175,25 +175,24 @@ Ratios of records/s and of the median latency, as medians of the rounds with the
         }
     }
 
-    /// Microseconds a record of the client, the brokers and the proxy; then
-    /// what concerns proxies only.
+    /// Microseconds a record of the client and the brokers, records a request,
+    /// and then what concerns proxies only.
     fn cpu(&self, cell: Cell) -> Vec<String> {
-        let figures: [Figure; 3] = [
+        let figures: [Figure; 4] = [
             |o| o.per_record_us(o.used.client_cpu),
             |o| o.per_record_us(o.used.broker_cpu),
-            |o| o.per_record_us(o.used.proxy_cpu),
+            Outcome::records_per_request,
+            Outcome::proxy_us_per_request,
         ];
         let mut row: Vec<String> = figures
             .map(|figure| format!("{:.1}", median(&self.figures(cell, figure))))
             .into();
-        let [proxy, per_gigabyte]: [Figure; 2] = [
-            |o| o.per_record_us(o.used.proxy_cpu),
-            Outcome::proxy_s_per_gigabyte,
-        ];
-        row.push(format!("{:.2}", median(&self.figures(cell, per_gigabyte))));
-        row.push(self.ratio(cell, cell.by(Route::Limit), proxy));
+        let limit = cell.by(Route::Limit);
+        row.push(self.ratio(cell, limit, Outcome::proxy_us_per_request));
+        let per_gigabyte = self.figures(cell, Outcome::proxy_s_per_gigabyte);
+        row.push(format!("{:.2}", median(&per_gigabyte)));
         if cell.route == Route::Direct {
-            row[2..].fill(String::new());
+            row[3..].fill(String::new());
         }
         row
     }
@@ -295,9 +294,10 @@ fn columns(load: Load) -> String {
     let cpu = [
         "client CPU µs",
         "broker CPU µs",
-        "proxy CPU µs",
+        "records a request",
+        "proxy CPU µs a request",
+        "to the limit",
         "proxy CPU s/GB",
-        "proxy CPU to the limit",
     ];
     let columns = [speed, &cpu].concat();
     format!(

@@ -182,6 +182,7 @@ impl Place {
             rate: f64::from(sent) / outcome.seconds,
             p50_us: f64::NAN,
             p99_us: f64::NAN,
+            requests: f64::from(sent),
             ..Said::default()
         };
         let used = Used {
@@ -220,6 +221,18 @@ impl Outcome {
     /// Microseconds of CPU for each record.
     pub(crate) fn per_record_us(&self, cpu: Duration) -> f64 {
         cpu.as_secs_f64() * 1e6 / f64::from(self.said.sent)
+    }
+
+    /// Records in each request.
+    pub(crate) fn records_per_request(&self) -> f64 {
+        f64::from(self.said.sent) / self.said.requests
+    }
+
+    /// Microseconds of the proxy's CPU for each request: by the record a proxy
+    /// looks the cheaper the slower it is, since the client then puts more
+    /// records into a request.
+    pub(crate) fn proxy_us_per_request(&self) -> f64 {
+        self.used.proxy_cpu.as_secs_f64() * 1e6 / self.said.requests
     }
 
     /// What should not have happened on a healthy way to a healthy Kafka, and
