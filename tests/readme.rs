@@ -76,6 +76,17 @@ fn the_experiments_are_quoted_as_they_were_printed() {
 }
 
 #[test]
+fn the_load_benchmark_is_quoted_as_it_was_printed() {
+    let readme = readme();
+    let (_, rest) = readme.split_once("<!-- bench:begin -->\n").unwrap();
+    let (quoted, _) = rest.split_once("<!-- bench:end -->").unwrap();
+    let report = file("tests/results/bench.md");
+    let (printed, details) = report.split_once("\n## Every row\n").unwrap();
+    assert_eq!(quoted, printed, "run `tests/run bench`");
+    assert!(details.contains("| produce 1 KB, 8 connections x 5 | "));
+}
+
+#[test]
 fn the_rows_on_errors_are_those_of_hapax_explain() {
     let readme = readme();
     let (_, section) = readme.split_once("## When something is wrong").unwrap();

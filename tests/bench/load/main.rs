@@ -10,13 +10,13 @@
 //! cargo bench --bench load -- --rows produce-1k,mixed --rounds 7
 //! cargo bench --bench load -- --peers all --write     the report, as tests/run bench makes it
 //! cargo bench --bench load -- --also before=PATH      another build of hapax in the same rounds
+//! cargo bench --bench load -- --syscalls              system calls a request instead
 //! cargo test --bench load                             everything once and short, nothing measured
 //! ```
 
 #![expect(
     clippy::unwrap_used,
-    clippy::cast_precision_loss,
-    reason = "a measurement that cannot be made must fail; figures are rounded"
+    reason = "a measurement that cannot be made must fail"
 )]
 
 mod kit;
@@ -26,6 +26,7 @@ mod report;
 mod rows;
 #[path = "../../support/mod.rs"]
 mod support;
+mod syscalls;
 
 use clap::Parser;
 use std::path::Path;
@@ -55,6 +56,9 @@ struct Arguments {
     /// The hapax to measure instead of the one that cargo has built.
     #[arg(long)]
     hapax: Option<String>,
+    /// Count system calls, by strace, instead of measuring.
+    #[arg(long)]
+    syscalls: bool,
     /// Write the report to tests/results/bench.md and into the README.
     #[arg(long)]
     write: bool,
@@ -69,10 +73,21 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::parse();
     let plan = plan(&arguments);
+    if plan.smoke {
+        measure::prove_that_wrong_answers_are_refused();
+    }
+    if arguments.syscalls {
+        println!("{}", plan.syscalls());
+        return ExitCode::SUCCESS;
+    }
     let standing = plan.standing();
     let cells = plan.cells();
     let report = Report::new(&plan, &cells, &standing);
-    println!("{}", report.full());
+    if plan.smoke {
+        println!("{} loads, nothing measured", cells.len());
+    } else {
+        println!("{}", report.full());
+    }
     if arguments.write {
         assert!(arguments.rows.is_empty(), "a part of the rows is no report");
         report.write();

@@ -42,7 +42,8 @@ impl Plan {
     /// Measures everything; each figure also goes to a file as it comes.
     pub(crate) fn cells(&self) -> Vec<Cell> {
         let null = null::start();
-        let path = peers::folder().join("cells.jsonl");
+        let kind = if self.smoke { "smoke" } else { "cells" };
+        let path = peers::folder().join(format!("{kind}.jsonl"));
         let mut file = File::create(path).unwrap();
         let mut cells = Vec::new();
         for round in 0..self.rounds {
@@ -101,6 +102,17 @@ impl Plan {
         }
         Ok(outcome)
     }
+}
+
+/// That a load with one wrong answer among many right ones has no figure.
+pub(crate) fn prove_that_wrong_answers_are_refused() {
+    let null = null::start_lying();
+    let load = Load {
+        target: null.address,
+        ..Load::default()
+    };
+    let error = process::generate(&load).expect_err("an answer was wrong");
+    assert!(error.contains("the offset of a batch"), "{error}");
 }
 
 fn shuffle<T>(all: &mut [T]) {

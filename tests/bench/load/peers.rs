@@ -83,8 +83,7 @@ impl Peer {
         (*self == Self::Shotover).then_some(9)
     }
 
-    /// Whether it takes part: shotover knows Fetch up to version 12, no topic
-    /// ids, and waits for an answer where acks is 0.
+    /// Whether it takes part: shotover knows Fetch up to version 12 and no topic ids.
     pub(crate) fn can(&self, load: &Load) -> bool {
         *self != Self::Shotover || (load.consumers == 0 && load.version < 13)
     }
@@ -94,8 +93,16 @@ impl Peer {
         match self {
             Self::Limit => "tokio copy_bidirectional, 256 KiB, 2 workers".into(),
             Self::Hapax { program, .. } => said(Command::new(program).arg("version")),
-            Self::Haproxy => said(Command::new("haproxy").arg("-v")),
-            Self::Envoy => said(Command::new(envoy_program()).arg("--version")),
+            Self::Haproxy => {
+                let text = said(Command::new("haproxy").arg("-v"));
+                let number = text.split_whitespace().nth(2);
+                format!("haproxy {}", number.unwrap_or(&text))
+            }
+            Self::Envoy => {
+                let text = said(Command::new(envoy_program()).arg("--version"));
+                let number = text.split('/').rev().nth(3);
+                format!("Envoy {}", number.unwrap_or(&text))
+            }
             Self::Shotover => "shotover 0.7.4".into(),
         }
     }

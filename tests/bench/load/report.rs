@@ -32,6 +32,7 @@ impl Report {
         let mut short = head(plan, cells, &figures);
         short += &overview(plan, &figures);
         short += &standing_table(standing);
+        short += &windows_line(cells);
         let mut details = String::from(DETAILS);
         details += &own_table(plan, &figures);
         details += &others_table(plan, &figures);
@@ -289,6 +290,21 @@ fn standing_table(standing: &[Standing]) -> String {
     }
     text += "\n² Each has sent one request of 1 KB.\n";
     text
+}
+
+/// What a million windows take, where that row was measured.
+fn windows_line(cells: &[Cell]) -> String {
+    let of_row = cells
+        .iter()
+        .filter(|cell| cell.row == "windows-1m" && cell.label == "hapax");
+    let grown = of_row.filter_map(|cell| {
+        let outcome = cell.result.as_ref().ok()?;
+        let (now, then) = (outcome.resident[0], outcome.resident_before[0]);
+        Some((now as f64 - then as f64) / 1024.0)
+    });
+    let grown = Spread(grown.collect()).median();
+    let line = grown.map(|mib| format!("\nA million windows take hapax {mib:.0} MiB.\n"));
+    line.unwrap_or_default()
 }
 
 /// hapax in every row, with what it was to reach.

@@ -40,7 +40,8 @@ pub struct Load {
     /// Percent of the requests that repeat an acknowledged one.
     pub again: u32,
     /// Pairs of a producer and a partition that are touched in random order,
-    /// after each has been touched once. 0: each connection has its producer.
+    /// after each has been touched once; nobody may know them yet. 0: each
+    /// connection has its producer.
     pub windows: usize,
     /// Connections that fetch, one request in flight each. Together with
     /// producers they get as many bytes as those have sent, and no more.

@@ -29,7 +29,7 @@ pub fn run_part() -> bool {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
         Some(GENERATOR) => generator::run(&arguments[1]),
-        Some(NULL) => null::run(arguments[1].parse().unwrap()),
+        Some(NULL) => null::run(&arguments[1]),
         Some(LIMIT) => limit::run(arguments[1].parse().unwrap()),
         _ => return false,
     }

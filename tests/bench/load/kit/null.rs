@@ -42,7 +42,12 @@ const DROPPED: usize = 8 * 1024;
 
 /// Starts one.
 pub fn start() -> Listener {
-    Listener::part(&[super::NULL, "0"])
+    Listener::part(&[super::NULL, "honest"])
+}
+
+/// Starts one that gives its 100th batch a wrong offset.
+pub fn start_lying() -> Listener {
+    Listener::part(&[super::NULL, "lying"])
 }
 
 /// Batches that it has received since its start.
@@ -62,6 +67,8 @@ struct Null {
     port: u16,
     next_producer: i64,
     batches: u64,
+    /// The number of the batch that gets a wrong offset.
+    lie_at: Option<u64>,
     fetch: FetchAnswer,
     buffer: Vec<u8>,
 }
@@ -102,15 +109,16 @@ enum State {
 }
 
 /// Prints where it listens and answers until it is killed.
-pub(super) fn run(port: u16) {
+pub(super) fn run(manner: &str) {
     process::raise_file_limit();
-    let mut listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+    let mut listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let address = listener.local_addr().unwrap();
     println!("{address}");
     let mut null = Null {
         port: address.port(),
         next_producer: 1000,
         batches: 0,
+        lie_at: (manner == "lying").then_some(100),
         fetch: FetchAnswer::new(),
         buffer: vec![0; READ],
     };
@@ -345,8 +353,10 @@ impl Connection {
                 };
                 let head = rest.get(..BATCH_HEAD)?;
                 let sequence = (&head[53..57]).get_i32();
-                self.acknowledge(produce.version, partition, i64::from(sequence.max(0)));
                 null.batches += 1;
+                let wrong = i64::from(null.lie_at == Some(null.batches));
+                let offset = i64::from(sequence.max(0)) + wrong;
+                self.acknowledge(produce.version, partition, offset);
                 rest.advance(BATCH_HEAD);
                 self.drop = length - BATCH_HEAD;
                 produce.state = State::PartitionEnd;

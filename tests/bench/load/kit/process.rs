@@ -86,14 +86,20 @@ pub fn generate(load: &Load) -> Result<Outcome, String> {
     let output = Command::new(std::env::current_exe().unwrap())
         .arg(super::GENERATOR)
         .arg(serde_json::to_string(load).unwrap())
+        // What went wrong is one line.
+        .env("RUST_BACKTRACE", "0")
         .stdin(Stdio::null())
         .output()
         .expect("this binary runs");
     if output.status.success() {
         return Ok(serde_json::from_slice(&output.stdout).unwrap());
     }
+    // Of a panic only its message.
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("the generator failed: {}", said.trim()))
+    let lines = said.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.starts_with("thread ") && !line.starts_with("note: "));
+    let message: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    Err(format!("the generator failed: {}", message.join(" ")))
 }
 
 /// The CPU time that all threads of a process have had, in nanoseconds.

@@ -4,6 +4,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::metadata_response::MetadataResponsePartition;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
     ApiVersionsRequest, ApiVersionsResponse, FetchRequest, InitProducerIdRequest,
@@ -460,14 +461,18 @@ impl Client {
         })
     }
 
-    /// A topic that exists, or that the broker makes.
+    /// A topic that exists, or that the broker makes, once it has its leaders.
     pub fn topic(&mut self, name: &str) -> Topic {
         let of_topic = MetadataRequestTopic::default().with_name(Some(topic_name(name)));
         let request = MetadataRequest::default().with_topics(Some(vec![of_topic]));
         patiently("Metadata", || {
             let answer: MetadataResponse = self.call(METADATA, 12, &request);
             let found = answer.topics.first()?;
+            let led = |partition: &MetadataResponsePartition| partition.error_code == 0;
             let first = found.partitions.first()?;
+            if !found.partitions.iter().all(led) {
+                return None;
+            }
             let leader = answer
                 .brokers
                 .iter()
