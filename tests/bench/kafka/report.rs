@@ -68,7 +68,7 @@ impl Report {
         format!(
             "# What idempotence costs, and what hapax adds to it
 
-Made by `tests/run bench kafka` on {date}: {versions}, on {cores} cores that the client, the brokers and hapax share. {rounds} rounds after one that warms, each with the tables below, and the rows of each, in a new random order, {minutes} minutes in all; load averages at the start and after each round {loads}.
+Made by `tests/run bench kafka --write` on {date}: {versions}, on {cores} cores that the client, the brokers and hapax share. {rounds} rounds after one that warms, each with the tables below, and the rows of each, in a new random order, {minutes} minutes in all; load averages at the start and after each round {loads}.
 
 One warm client JVM (`-Xmx512m`) sends records of {RECORD} bytes to {PARTITIONS} partitions of a fresh topic, with the client's defaults but for what a row names; three brokers means replication factor 3 and `min.insync.replicas=2`. *Unlimited* is Kafka's own ProducerPerformance, {flood} records (with three brokers half as many) of which the first {warmup} do not count. *Paced* is {rate} records a second for {paced_s} s with `linger.ms=0`, and latency counts from when a record was due until its acknowledgement. The project's own generator keeps five idempotent batches of one record in flight on each of eight connections for {raw_s} s. Transactions are committed every {COMMIT_MS} ms. hapax runs in absorb mode as it comes; *limit* is a program that only copies bytes.
 
