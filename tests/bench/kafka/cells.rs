@@ -119,11 +119,12 @@ pub(crate) fn all() -> Vec<Cell> {
     cells
 }
 
-/// The limit does not know one kind from another, so one is enough.
+/// The limit does not know one kind from another: two tell what is a proxy's
+/// doing, whichever it is, with followers to wait for and without.
 fn routes(kind: Kind) -> &'static [Route] {
     match kind {
-        Kind::Idempotent => &Route::ALL,
-        Kind::AcksOne | Kind::AcksAll | Kind::Transactional => &[Route::Direct, Route::Hapax],
+        Kind::AcksOne | Kind::Idempotent => &Route::ALL,
+        Kind::AcksAll | Kind::Transactional => &[Route::Direct, Route::Hapax],
     }
 }
 

@@ -339,17 +339,18 @@ fn questions() -> Vec<(String, [(Kind, Route); 2])> {
             routes.map(|route| (kind, route)),
         )
     }));
-    let kind = Kind::Idempotent;
-    questions.extend([
-        (
-            format!("the limit instead of direct, {kind}"),
-            [(kind, Route::Limit), (kind, Route::Direct)],
-        ),
-        (
-            format!("hapax instead of the limit, {kind}"),
-            [(kind, Route::Hapax), (kind, Route::Limit)],
-        ),
-    ]);
+    for kind in [Kind::AcksOne, Kind::Idempotent] {
+        questions.extend([
+            (
+                format!("the limit instead of direct, {kind}"),
+                [(kind, Route::Limit), (kind, Route::Direct)],
+            ),
+            (
+                format!("hapax instead of the limit, {kind}"),
+                [(kind, Route::Hapax), (kind, Route::Limit)],
+            ),
+        ]);
+    }
     questions
 }
 
