@@ -111,6 +111,11 @@ impl Hapax {
         serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {page}"))
     }
 
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal by its name.
     pub fn signal(&self, name: &str) {
         let kill = Command::new("kill")
