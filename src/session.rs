@@ -31,7 +31,7 @@ use identity::Authentication;
 use moment::Moment;
 use outbox::{Outbox, Pass};
 use pipeline::{Owed, Pipeline};
-use produce::{Held, Scratch};
+use produce::Held;
 use reply::ReplyStage;
 use route::RequestStage;
 use settle::Sent;
@@ -130,7 +130,6 @@ struct Session {
     advertised: Arc<str>,
     topics: TopicCache,
     producers: HashMap<ProducerId, Arc<Producer>, Hasher>,
-    scratch: Scratch,
 
     dry: Dry,
     client_eof: bool,
@@ -148,7 +147,9 @@ struct Session {
 
 /// Serves one client until either side is gone.
 pub async fn serve(shared: Arc<Shared>, tally: Rc<Tally>, client: TcpStream, door: Door) {
-    let Some((session, _present)) = open(shared, tally, client, door).await else {
+    // What dialling needs is not kept for as long as the session lasts.
+    let opened = Box::pin(open(shared, tally, client, door)).await;
+    let Some((session, _present)) = opened else {
         return;
     };
     session.run().await;
@@ -234,12 +235,11 @@ impl Session {
             runs: Runs::default(),
             pipeline: Pipeline::default(),
             requests: 0,
-            tickets: VecDeque::new(),
+            tickets: VecDeque::with_capacity(1),
             authentication,
             advertised,
             topics: TopicCache::default(),
             producers: HashMap::default(),
-            scratch: Scratch::default(),
             dry: Dry::default(),
             client_eof: false,
             upstream_shut: false,

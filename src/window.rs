@@ -291,7 +291,10 @@ impl Window {
             return None;
         }
         self.acked.trust_only_leader(arrival.node);
-        self.drop_split_parent(&batch);
+        let trouble = !self.open.all(Attempt::is_sent);
+        if trouble {
+            self.drop_split_parent(&batch);
+        }
         self.open.renew_patience_behind(batch.epoch, batch.first);
         let id = self.next_attempt.take();
         let gated = !self.gate_open(arrival);
@@ -300,10 +303,8 @@ impl Window {
             state: State::Sent { id },
             mirrors: 0,
         };
-        let again = self
-            .open
-            .find_mut(|a| a.is(&batch) && matches!(a.state, State::NotWritten { .. }));
-        if let Some(again) = again {
+        let not_written = |a: &Attempt| matches!(a.state, State::NotWritten { .. });
+        if trouble && let Some(again) = self.open.find_mut(|a| a.is(&batch) && not_written(a)) {
             *again = Attempt {
                 mirrors: again.mirrors,
                 ..sent

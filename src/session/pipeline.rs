@@ -63,9 +63,18 @@ pub(super) enum Unpaired {
 }
 
 /// The unanswered requests of one connection, oldest first.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub(super) struct Pipeline {
     owed: VecDeque<Owed>,
+}
+
+impl Default for Pipeline {
+    /// With room for the one request at a time that most connections send.
+    fn default() -> Self {
+        Self {
+            owed: VecDeque::with_capacity(1),
+        }
+    }
 }
 
 impl Pipeline {

@@ -14,13 +14,14 @@ use super::telling::forwarded;
 use super::topics::Named;
 use super::{Blocked, FIRST_PART, Session};
 use crate::ids::ProducerId;
-use crate::ledger::{Producer, Ticket, WindowKey};
+use crate::ledger::{Hasher, Producer, Ticket, WindowKey};
 use crate::metrics::{self, Api, Limit, Presence, Side};
 use crate::window::{Ack, Acks, Action, Arrival, Mode, Verdict};
 use crate::wire::batch::{Batch, Odd, Tracked};
 use crate::wire::header::{self, RequestHead};
 use crate::wire::produce::{self, Answer, Front, Sink, TopicRef, Walk};
 use crate::wire::{WireError, api};
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
@@ -31,7 +32,7 @@ use std::time::Duration;
 
 /// Producers whose look-up a connection keeps.
 const PRODUCERS_CACHED: usize = 1024;
-/// Partitions of a request that a connection keeps room for.
+/// Partitions of a request that a worker keeps room for.
 const PARTS_KEPT: usize = 64;
 /// What a mirrored answer says where an offset or a time would stand.
 const NO_TIME: i64 = -1;
@@ -42,10 +43,9 @@ pub(super) struct Held {
     _presence: Presence,
 }
 
-/// What one Produce request is looked at with; kept to be used again.
-#[derive(Default)]
-pub(super) struct Scratch {
-    parts: Vec<Part>,
+thread_local! {
+    /// What the worker looked at the last Produce request with, emptied.
+    static PARTS: Cell<Vec<Part>> = const { Cell::new(Vec::new()) };
 }
 
 /// One partition of a request.
@@ -61,6 +61,7 @@ pub(super) struct Part {
 
 /// A partition of a topic, as one connection's requests call it.
 type Place = (*const Named, i32);
+type Places = HashSet<Place, Hasher>;
 
 /// What the front of a request says of all of its batches.
 #[derive(Clone, Copy)]
@@ -78,7 +79,7 @@ pub(super) struct Streamed {
     /// The topic of the partitions that come next.
     topic: Option<Rc<Named>>,
     /// The partitions that have passed.
-    seen: HashSet<Place>,
+    seen: Places,
 }
 
 impl Streamed {
@@ -155,18 +156,10 @@ impl Session {
             return self.more(frame);
         };
 
-        let mut parts = std::mem::take(&mut self.scratch.parts);
+        let mut parts = PARTS.take();
         let done = self.produce_walked(pass, frame, head, body, &mut parts, waker);
-        self.keep_room(parts);
+        keep_room(parts);
         done
-    }
-
-    /// Keeps the room of a usual request for the next one.
-    fn keep_room(&mut self, mut parts: Vec<Part>) {
-        parts.clear();
-        if parts.capacity() <= PARTS_KEPT {
-            self.scratch.parts = parts;
-        }
     }
 
     /// Asks for the rest of a frame; one that is whole has nothing to give.
@@ -535,7 +528,7 @@ impl Session {
         let bytes = rest
             .get(..streamed.left.min(rest.len()))
             .unwrap_or_default();
-        let mut parts = std::mem::take(&mut self.scratch.parts);
+        let mut parts = PARTS.take();
         let mut collector = Collector {
             session: self,
             parts: &mut parts,
@@ -552,7 +545,7 @@ impl Session {
         parts.iter_mut().for_each(Part::forward);
         let tickets = self.commit(&parts, streamed.terms);
         self.pipeline.add_tickets(tickets);
-        self.keep_room(parts);
+        keep_room(parts);
         pass.keep(walked);
         streamed.left -= walked;
         let stuck = walked < bytes.len() && bytes.len() == streamed.left + walked;
@@ -575,7 +568,7 @@ impl Session {
 
     /// A partition that a streamed request names again is left to the broker,
     /// and so is what it named before.
-    fn mark_seen(&mut self, parts: &mut [Part], seen: &mut HashSet<Place>) {
+    fn mark_seen(&mut self, parts: &mut [Part], seen: &mut Places) {
         for part in parts {
             if seen.insert(part.place()) {
                 continue;
@@ -659,13 +652,25 @@ impl Part {
     }
 }
 
+/// Keeps the room of a usual request for the next one.
+fn keep_room(mut parts: Vec<Part>) {
+    parts.clear();
+    if parts.capacity() <= PARTS_KEPT {
+        PARTS.set(parts);
+    }
+}
+
 /// A partition that a request names twice is left to the broker to judge.
 fn mark_repeated(parts: &mut [Part]) {
     if parts.len() < 2 {
         return;
     }
-    let mut seen = HashSet::with_capacity(parts.len());
-    let repeated: HashSet<Place> = parts
+    let mut seen = Places::with_capacity_and_hasher(parts.len(), Hasher::default());
+    if parts.iter().all(|part| seen.insert(part.place())) {
+        return;
+    }
+    seen.clear();
+    let repeated: Places = parts
         .iter()
         .map(Part::place)
         .filter(|place| !seen.insert(*place))

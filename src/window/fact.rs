@@ -252,13 +252,19 @@ impl Ring {
         }
     }
 
+    /// Whether `is` says so of each fact's first sequence and count.
+    pub(super) fn ranges_are_all(&self, is: impl Fn(Sequence, u32) -> bool) -> bool {
+        let mut near = self.newest.iter().map_while(Option::as_ref);
+        let mut older = self.older().into_iter().flatten();
+        near.all(|f| is(f.first, f.count)) && older.all(|f| is(f.first, f.count))
+    }
+
     /// Whether a fact about a lower sequence has this offset or a higher one.
     pub(super) fn contradicts(&self, first: Sequence, offset: i64) -> bool {
         let lower = |known: Sequence| first.distance(known) > 0;
-        let near = self.newest.iter().map_while(Option::as_ref);
+        let mut near = self.newest.iter().map_while(Option::as_ref);
         let mut older = self.older().into_iter().flatten();
-        near.into_iter()
-            .any(|f| lower(f.first) && i64::from_ne_bytes(f.offset) >= offset)
+        near.any(|f| lower(f.first) && i64::from_ne_bytes(f.offset) >= offset)
             || older.any(|f| lower(f.first) && f.offset >= offset)
     }
 

@@ -64,7 +64,7 @@ impl Window {
         // Also false of what lies half the sequence space away or more.
         let behind = |first, count| batch.first.distance(first) >= i64::from(count);
         let mut end = last.end();
-        let in_a_row = self.open.iter().all(|attempt| {
+        let in_a_row = self.open.all(|attempt| {
             let sent = &attempt.batch;
             let follows = attempt.is_sent()
                 && sent.epoch == batch.epoch
@@ -74,7 +74,7 @@ impl Window {
             follows
         });
         // A cluster that forgot may have taken overlapping batches.
-        in_a_row && end == batch.first && self.acked.iter().all(|f| behind(f.first, f.count))
+        in_a_row && end == batch.first && self.acked.ranges_are_all(behind)
     }
 
     /// The verdict on a batch that [`Self::is_next`]: what [`Self::judge_any`]

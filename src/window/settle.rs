@@ -91,7 +91,9 @@ impl Window {
         rules: &Rules,
         now: Time,
     ) -> bool {
-        self.open.retain(|a| !a.is(batch));
+        if !self.open.is_empty() {
+            self.open.retain(|a| !a.is(batch));
+        }
         match self.epoch {
             Some(epoch) if batch.epoch < epoch => return false,
             Some(epoch) if batch.epoch == epoch => {}
@@ -141,6 +143,9 @@ impl Window {
 
     /// The failed batch that this success went past, the first time it does.
     fn left_behind(&mut self, batch: &BatchId) -> Option<Gap> {
+        if self.open.all(Attempt::is_sent) {
+            return None;
+        }
         let expected = self
             .open
             .iter()
