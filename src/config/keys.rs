@@ -274,7 +274,7 @@ pub static KEYS: &[Key] = &[
         heading: OPERATION,
         kind: Kind::Count(0..=1024),
         default: "0",
-        doc: "Worker threads; 0 is one per CPU that the process may use.",
+        doc: "Worker threads; 0 is one less than the CPUs that the process may use, and at least one: the client beside it needs them too.",
     },
     Key {
         path: "log.level",

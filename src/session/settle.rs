@@ -50,7 +50,7 @@ impl Session {
             session: self,
             due: owed.tickets,
             next: 0,
-            places: HashMap::new(),
+            places: None,
             ok: true,
             shields: Vec::new(),
         };
@@ -159,7 +159,7 @@ struct Settling<'a> {
     /// answer in the order of the request, but for the order of topics.
     next: usize,
     /// Where each batch stands, once an answer came out of that order.
-    places: HashMap<(TopicRef<'a>, i32), usize>,
+    places: Option<HashMap<(TopicRef<'a>, i32), usize>>,
     ok: bool,
     shields: Vec<(produce::Topic, i32, i16)>,
 }
@@ -176,13 +176,13 @@ impl<'a> Settling<'a> {
             self.next += 1;
             return Some(sent);
         }
-        if self.places.is_empty() {
+        let places = self.places.get_or_insert_with(|| {
             let places = tickets.iter().take(self.due).enumerate();
-            self.places = places
+            places
                 .map(|(at, sent)| ((sent.topic.raw.as_ref(), sent.ticket.key.partition), at))
-                .collect();
-        }
-        let at = *self.places.get(&(topic, partition))?;
+                .collect()
+        });
+        let at = *places.get(&(topic, partition))?;
         self.next = at + 1;
         tickets.get(at)
     }

@@ -3,8 +3,11 @@
 //! file, so that a change of cost shows in a diff, and a cost more than 5%
 //! above its record fails.
 //!
-//! `cargo bench --bench instructions` compares, `-- --record` writes the record,
-//! `-- PART` runs the scenarios whose name has that part. callgrind_annotate reads
+//! `tests/run bench instructions` compares what `cargo install` makes,
+//! `tests/run bench instructions --record` writes the record, another argument
+//! runs the scenario of that name or those whose name has it as a part.
+//! `cargo bench --bench instructions` looks at a build of its own, whose tokio
+//! has the tests' features too. callgrind_annotate reads
 //! target/tmp/callgrind.out, which the last run leaves.
 
 #![expect(
@@ -19,7 +22,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{env, fs, thread};
@@ -97,14 +100,24 @@ const PLAIN: Scenario = Scenario {
 };
 
 fn main() {
-    let record = env::args().any(|arg| arg == "--record");
-    let only = env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let mut record = false;
+    let mut binary = PathBuf::from(env!("CARGO_BIN_EXE_hapax"));
+    let mut only = None;
+    let mut args = env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--record" => record = true,
+            "--hapax" => binary = args.next().expect("a path").into(),
+            "--bench" => {}
+            _ => only = Some(arg),
+        }
+    }
     assert!(!record || only.is_none(), "the record has every scenario");
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bench/instructions.txt");
     let before = fs::read_to_string(&file).unwrap_or_default();
     let recorded = read(&before);
     let mut text =
-        String::from("# Instructions a request, by cargo bench --bench instructions -- --record\n");
+        String::from("# Instructions a request, by tests/run bench instructions --record\n");
     let mut grown = Vec::new();
     let exact = SCENARIOS.iter().any(|s| Some(s.name) == only.as_deref());
     let wanted = |s: &&Scenario| {
@@ -112,7 +125,7 @@ fn main() {
             .is_none_or(|only| s.name == only || !exact && s.name.contains(only))
     };
     for scenario in SCENARIOS.iter().filter(wanted) {
-        let [short, long] = RUNS.map(|requests| count(scenario, requests));
+        let [short, long] = RUNS.map(|requests| count(&binary, scenario, requests));
         let cost = (long - short) / u64::from(RUNS[1] - RUNS[0]);
         writeln!(text, "{cost:>6}  {}", scenario.name).unwrap();
         let before = recorded.get(scenario.name);
@@ -140,14 +153,14 @@ fn read(text: &str) -> BTreeMap<&str, u64> {
 }
 
 /// All instructions of a hapax that this many requests go through.
-fn count(scenario: &Scenario, requests: u32) -> u64 {
+fn count(binary: &Path, scenario: &Scenario, requests: u32) -> u64 {
     let upstream = null_upstream();
     let first = hapax::free_range(6);
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("callgrind.out");
     let mut child = Command::new("valgrind")
         .args(["--tool=callgrind", "--quiet"])
         .arg(format!("--callgrind-out-file={}", out.display()))
-        .arg(env!("CARGO_BIN_EXE_hapax"))
+        .arg(binary)
         .args(["run", "--upstream", &upstream, "--mode", scenario.mode])
         .arg(format!("--listen=127.0.0.1:{first}"))
         .arg(format!("--admin-listen=127.0.0.1:{}", first + 1))

@@ -45,7 +45,7 @@ pub fn spawn(upstream: &str, mode: &str, first: u16, ports: u16, flags: &[&str])
     let (listen, admin, broker) = (first, first + 1, first + 2);
     let dir = tempfile::tempdir().unwrap();
     let stderr = fs::File::create(dir.path().join("stderr")).unwrap();
-    let child = Command::new(env!("CARGO_BIN_EXE_hapax"))
+    let child = Command::new(binary())
         .args(["run", "--upstream", upstream, "--mode", mode])
         .arg(format!("--listen=127.0.0.1:{listen}"))
         .arg(format!("--broker-ports={broker}-{}", broker + ports - 1))
@@ -205,4 +205,9 @@ impl Drop for Hapax {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The hapax to start: the one in `TEST_HAPAX`, or that of this build.
+fn binary() -> std::ffi::OsString {
+    std::env::var_os("TEST_HAPAX").unwrap_or_else(|| env!("CARGO_BIN_EXE_hapax").into())
 }
