@@ -146,11 +146,10 @@ impl Ledger {
         instant.saturating_duration_since(self.started)
     }
 
-    /// The instant at which the ledger has this age.
+    /// When it began.
     #[must_use]
-    pub fn instant(&self, age: Duration) -> Instant {
-        let far = Duration::from_secs(86_400 * 365);
-        self.started.checked_add(age).unwrap_or(self.started + far)
+    pub fn started(&self) -> Instant {
+        self.started
     }
 
     /// The ledger's time for an instant.

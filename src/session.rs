@@ -6,6 +6,7 @@
 //! responses) and written from there; a connection keeps only what is
 //! incomplete or what its peer does not take.
 
+mod alarm;
 mod end;
 mod identity;
 mod moment;
@@ -22,10 +23,11 @@ mod told;
 mod topics;
 
 use crate::ids::{NodeId, ProducerId};
-use crate::ledger::{Hasher, Link, Producer, Realm};
+use crate::ledger::{Hasher, Ledger, Link, Producer, Realm};
 use crate::metrics::{Api, DisconnectCause, Outcome, Presence, Side, Tally};
 use crate::timers;
 use crate::window::Time;
+use alarm::Alarm;
 use end::{End, ORPHAN_PATIENCE};
 use identity::Authentication;
 use moment::Moment;
@@ -48,7 +50,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep};
+use tokio::task::coop::unconstrained;
+use tokio::time::Instant;
 use topics::TopicCache;
 
 #[doc(hidden)]
@@ -81,7 +84,7 @@ enum Blocked {
 }
 
 /// Which sides have nothing more to read, as far as this wake-up goes: each
-/// wakes the session itself once it has.
+/// wakes the session itself once it has, and so does a used up budget.
 #[derive(Clone, Copy, Default, Debug)]
 struct Dry {
     client: bool,
@@ -142,7 +145,7 @@ struct Session {
     orphan: Option<(Moment, Presence)>,
     now: Moment,
     time: Time,
-    timer: Option<(Moment, Pin<Box<Sleep>>)>,
+    alarm: Alarm,
 }
 
 /// Serves one client until either side is gone.
@@ -210,7 +213,7 @@ impl Session {
             .local_addr()
             .is_ok_and(|a| a.ip().to_canonical().is_loopback());
         let authentication = Authentication::new(loopback);
-        let now = Moment::now(&shared.ledger);
+        let now = now(&shared.ledger);
         Self {
             tally,
             realm: shared.ledger.realm(&authentication.identity()),
@@ -247,7 +250,7 @@ impl Session {
             taken: now,
             orphan: None,
             now,
-            timer: None,
+            alarm: Alarm::default(),
             shared,
         }
     }
@@ -299,7 +302,7 @@ impl Session {
     }
 
     fn look_at_clock(&mut self) {
-        self.now = Moment::now(&self.shared.ledger);
+        self.now = now(&self.shared.ledger);
         self.time = Time::of_age(self.now.age());
     }
 
@@ -441,6 +444,9 @@ impl Session {
     /// Looks at requests and sends on what may go. Returns how many bytes
     /// were dealt with.
     fn take_requests(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Result<usize, End> {
+        if self.to_upstream.is_empty() {
+            self.quiet.clear();
+        }
         let mut outbox = std::mem::take(&mut self.to_upstream);
         let mut pass = Pass::new(bytes, &mut outbox);
         let routed = self.route(&mut pass, cx.waker());
@@ -583,7 +589,12 @@ impl Session {
     /// receive buffer, and every acknowledgement counts.
     fn hear_last_words(&mut self, cx: &mut Context<'_>) {
         self.dry.upstream = false;
-        while matches!(self.read_upstream(cx), Ok(true)) {}
+        // However much this task has done in this turn: it has no other.
+        let mut words = unconstrained(poll_fn(|cx| {
+            while matches!(self.read_upstream(cx), Ok(true)) {}
+            Poll::Ready(())
+        }));
+        let _ = Pin::new(&mut words).poll(cx);
     }
 
     /// Answers of hapax's own whose turn has come.
@@ -609,21 +620,8 @@ impl Session {
                 Due::Response(after) => Poll::Ready(Err(End::UpstreamSilent(after))),
             };
         }
-        // An armed timer that is early only means another look: it is not
-        // moved for every request, nor asked again.
-        if let Some((armed, timer)) = &self.timer
-            && *armed <= due
-            && !timer.is_elapsed()
-        {
-            return Poll::Pending;
-        }
-        let deadline = Instant::from_std(self.shared.ledger.instant(due.age()));
-        let (armed, timer) = self
-            .timer
-            .get_or_insert_with(|| (due, Box::pin(timers::sleep_until(deadline))));
-        *armed = due;
-        timer.as_mut().reset(deadline);
-        timer.as_mut().poll(cx).map(Ok)
+        let start = Instant::from_std(self.shared.ledger.started());
+        self.alarm.poll(due, start, cx).map(Ok)
     }
 
     fn next_due(&self) -> Option<(Moment, Due)> {
@@ -664,6 +662,10 @@ impl Session {
         let patience = timeout.unwrap_or_default() + self.shared.config.timeouts.upstream_response;
         Some((since.after(patience), Due::Response(patience)))
     }
+}
+
+fn now(ledger: &Ledger) -> Moment {
+    Moment::of_age(ledger.age(Instant::now().into_std()))
 }
 
 /// What a session waits for.

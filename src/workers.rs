@@ -12,7 +12,7 @@ use std::sync::mpsc as std_mpsc;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 use tokio::net::TcpStream;
-use tokio::runtime::{self, Handle, LocalOptions, LocalRuntime, Runtime};
+use tokio::runtime::{self, LocalOptions, LocalRuntime, Runtime};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior};
 
@@ -34,11 +34,9 @@ struct Worker {
 impl Workers {
     /// Starts as many as the configuration says.
     ///
-    /// The runtime that this is called in keeps their timers.
-    ///
     /// # Errors
     ///
-    /// Where the system gives no thread.
+    /// Where the system gives no thread or no event queue.
     pub fn start(shared: &Arc<Shared>) -> io::Result<Self> {
         let workers: io::Result<Vec<_>> = (0..shared.config.workers)
             .map(|number| Worker::start(number, shared))
@@ -97,7 +95,7 @@ impl Worker {
         let connections = Arc::clone(&worker.connections);
         let (beat, born) = (Arc::clone(&worker.beat), worker.born);
         let (started, starts) = std_mpsc::sync_channel(1);
-        let keeper = Handle::current();
+        let keeper = timers::keeper()?;
         thread::Builder::new()
             .name(format!("worker-{number}"))
             .spawn(move || {

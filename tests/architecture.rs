@@ -61,6 +61,7 @@ const PURE: &[&str] = &[
     "src/window/",
     "src/wire.rs",
     "src/wire/",
+    "src/session/moment.rs",
     "src/session/pipeline.rs",
     "src/session/identity.rs",
 ];

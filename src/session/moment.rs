@@ -1,19 +1,18 @@
-//! Points in time as a session compares them.
+//! Points in time as a session compares them. Pure.
 
-use crate::ledger::Ledger;
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// Nanoseconds since the ledger began: enough for 584 years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Moment(u64);
 
 impl Moment {
-    pub(super) fn now(ledger: &Ledger) -> Self {
-        Self::START.after(ledger.age(Instant::now().into_std()))
-    }
-
     pub(super) const START: Self = Self(0);
+
+    /// The moment at which the ledger has this age.
+    pub(super) fn of_age(age: Duration) -> Self {
+        Self::START.after(age)
+    }
 
     /// So much later, or as late as can be said.
     pub(super) fn after(self, span: Duration) -> Self {

@@ -69,16 +69,26 @@ impl Outbox {
     /// Forgets what waits, but for `keep`: ranges of the stream in order.
     pub(super) fn withdraw(&mut self, keep: &[Range<u64>]) {
         let start = self.queued - self.len() as u64;
-        // What is in a pipe is a part of one frame: it goes or stays with it.
-        let piped = |frame: &&Range<u64>| (frame.start..frame.end).contains(&self.written);
-        let whole = |frame: &Range<u64>| (start..=self.queued).contains(&frame.end);
-        if self.piped.is_some() && !keep.iter().find(piped).is_some_and(whole) {
-            *self = Self {
-                queued: self.written,
-                written: self.written,
-                ..Self::default()
-            };
-            return;
+        if let Some(mut piped) = self.piped.take() {
+            // Whole small frames, then a part of a large one.
+            let mut end = self.written;
+            for frame in keep {
+                if frame.start <= end && end < frame.end && frame.end <= self.queued {
+                    end = frame.end;
+                }
+            }
+            if end < start {
+                let left = usize::try_from(end - self.written).unwrap_or(0);
+                piped.cut(left);
+                *self = Self {
+                    piped: (left > 0).then_some(piped),
+                    queued: end,
+                    written: self.written,
+                    ..Self::default()
+                };
+                return;
+            }
+            self.piped = Some(piped);
         }
         let mut kept = Vec::new();
         let mut expected = start;
@@ -254,10 +264,11 @@ mod tests {
         check(&[(4, 8)], b"");
     }
 
-    /// What is in a pipe is the rest of a frame, or the end of that rest.
+    /// The pipe holds whole small frames and then a part of a large one, or
+    /// only that part.
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn withdrawing_keeps_a_pipe_only_with_the_whole_frame_that_it_is_of() {
+    async fn withdrawing_keeps_of_a_pipe_only_frames_that_are_kept_whole() {
         use crate::session::splice::tests::{connected, filled};
         use std::future::poll_fn;
         use tokio::io::AsyncReadExt;
@@ -283,6 +294,9 @@ mod tests {
         check(&[], b"").await;
         check(&[(0, 6)], b"aaaa").await;
         check(&[(0, 6), (6, 10)], b"aaaabbbb").await;
+        check(&[(0, 3), (3, 6)], b"aaaa").await;
+        check(&[(0, 3)], b"a").await;
+        check(&[(0, 3), (6, 10)], b"a").await;
         check(&[(0, 5), (6, 10)], b"aaa").await;
         check(&[(6, 10)], b"").await;
         check(&[(0, 11)], b"").await;

@@ -12,8 +12,8 @@
 //! A pipe is filled only when nothing but the head of the run waits in its
 //! direction, which is put into it first, and is not filled again before it is
 //! empty: that is the back-pressure, and it makes clear which socket "would
-//! block" speaks of. What is in a pipe belongs to
-//! the `Outbox` of its direction. A worker lends its pipes out for as long
+//! block" speaks of. What is in a pipe belongs to the `Outbox` of its
+//! direction: whole small frames, then a part of a large one. A worker lends its pipes out for as long
 //! as they hold anything, so that an idle connection has none. Where there
 //! is none to be had, or the system has no splice, bytes go the usual way.
 
@@ -78,12 +78,13 @@ impl Pipes {
         Some(Filled {
             pipe: Some(pipe),
             left: 0,
+            cut: false,
         })
     }
 
-    fn take_back(&mut self, pipe: Option<Pipe>, left: usize) {
+    fn take_back(&mut self, pipe: Option<Pipe>, empty: bool) {
         self.lent -= 1;
-        if left == 0 && self.idle.len() < IDLE_MAX {
+        if empty && self.idle.len() < IDLE_MAX {
             self.idle.extend(pipe);
         }
     }
@@ -95,6 +96,8 @@ pub(super) struct Filled {
     /// `Some` until it is dropped.
     pipe: Option<Pipe>,
     left: usize,
+    /// More is in the pipe than is left to go.
+    cut: bool,
 }
 
 /// What became of an attempt to fill a pipe.
@@ -110,6 +113,12 @@ impl Filled {
     /// Bytes that have not gone.
     pub(super) fn left(&self) -> usize {
         self.left
+    }
+
+    /// Nothing goes beyond the next `len` bytes.
+    pub(super) fn cut(&mut self, len: usize) {
+        self.cut |= len < self.left;
+        self.left = self.left.min(len);
     }
 
     /// Moves some of what is left to a socket; returns how much.
@@ -138,9 +147,9 @@ impl Filled {
 
 impl Drop for Filled {
     fn drop(&mut self) {
-        let (pipe, left) = (self.pipe.take(), self.left);
+        let (pipe, empty) = (self.pipe.take(), self.left == 0 && !self.cut);
         // A worker that ends has no more use for it.
-        let _ = PIPES.try_with(|pipes| pipes.borrow_mut().take_back(pipe, left));
+        let _ = PIPES.try_with(|pipes| pipes.borrow_mut().take_back(pipe, empty));
     }
 }
 
@@ -244,8 +253,8 @@ impl Session {
             }
             Poll::Ready(Ok(Taken::Bytes(filled))) => filled,
         };
-        self.runs.from_client = true;
         let moved = filled.left() - head.len();
+        self.runs.from_client |= moved > 0;
         self.moved_unseen(Side::Client, moved);
         self.request.passed(moved);
         self.to_upstream.push_piped(filled);
@@ -272,9 +281,11 @@ impl Session {
             Poll::Ready(Ok(Taken::End)) => return Err(End::UpstreamClosed),
             Poll::Ready(Ok(Taken::Bytes(filled))) => filled,
         };
-        self.runs.from_upstream = true;
-        self.heard = self.now;
         let moved = filled.left() - head.len();
+        if moved > 0 {
+            self.runs.from_upstream = true;
+            self.heard = self.now;
+        }
         self.moved_unseen(Side::Upstream, moved);
         self.reply.passed(moved);
         self.to_client.push_piped(filled);
@@ -292,7 +303,8 @@ impl Session {
     /// How much to read of the client: not much more than the head of the
     /// next frame where that may be a large one.
     pub(super) fn client_room(&self) -> usize {
-        if !self.runs.from_client {
+        // Nor is a held request looked at for every few bytes behind it.
+        if !self.runs.from_client || self.blocked.is_some() {
             return usize::MAX;
         }
         let carried = self.inbox.len();
