@@ -125,7 +125,9 @@ impl Reader {
     }
 
     fn shell(&self, command: &str) -> Command {
-        let mut shell = Command::new("bash");
+        // A test in the background may have been started deaf to Ctrl-C, and
+        // what it starts would be.
+        let mut shell = Command::new("env");
         // cargo wants the checkout; what is written belongs elsewhere.
         let folder = if command.starts_with("cargo ") {
             root().to_owned()
@@ -135,7 +137,8 @@ impl Reader {
         // A signal must reach the command itself.
         let exec = if command.contains('|') { "" } else { "exec " };
         shell
-            .args(["-o", "pipefail", "-c", &format!("{exec}{command}")])
+            .args(["--default-signal=INT", "bash", "-o", "pipefail", "-c"])
+            .arg(format!("{exec}{command}"))
             .current_dir(folder)
             .env("PATH", &self.path)
             .stdin(Stdio::null());
