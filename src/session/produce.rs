@@ -666,10 +666,6 @@ fn mark_repeated(parts: &mut [Part]) {
         return;
     }
     let mut seen = Places::with_capacity_and_hasher(parts.len(), Hasher::default());
-    if parts.iter().all(|part| seen.insert(part.place())) {
-        return;
-    }
-    seen.clear();
     let repeated: Places = parts
         .iter()
         .map(Part::place)

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use crate::raw::Connection;
-use crate::tools::{free_ports, source, unique};
+use crate::tools::{free_ports, kafka, unique};
 
 /// What a cluster may differ in.
 pub(crate) struct Options {
@@ -242,16 +242,7 @@ impl Cluster {
     }
 
     fn script(&self, arguments: &[&str], more: impl FnOnce(&mut Command)) -> String {
-        let mut command = Command::new(source("kafka/kafka"));
-        command.args(arguments).env("CLUSTER_DIR", &self.folder);
-        more(&mut command);
-        let output = command.output().expect("tests/kafka/kafka starts");
-        assert!(
-            output.status.success(),
-            "kafka {arguments:?} failed (Java and Maven are needed): {}",
-            String::from_utf8_lossy(&output.stderr),
-        );
-        String::from_utf8(output.stdout).expect("UTF-8")
+        kafka(&self.folder, arguments, more)
     }
 }
 

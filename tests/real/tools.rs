@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::net::TcpListener;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,20 @@ pub(crate) fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests")
         .join(path)
+}
+
+/// Runs `tests/kafka/kafka` for the cluster in `folder`; returns what it prints.
+pub(crate) fn kafka(folder: &Path, arguments: &[&str], more: impl FnOnce(&mut Command)) -> String {
+    let mut command = Command::new(source("kafka/kafka"));
+    command.args(arguments).env("CLUSTER_DIR", folder);
+    more(&mut command);
+    let output = command.output().expect("tests/kafka/kafka starts");
+    assert!(
+        output.status.success(),
+        "kafka {arguments:?} failed (Java and Maven are needed): {}",
+        String::from_utf8_lossy(&output.stderr),
+    );
+    String::from_utf8(output.stdout).expect("UTF-8")
 }
 
 /// Waits until `ready` returns something; for events of other processes that

@@ -3,12 +3,12 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{self, Command};
+use std::process;
 
 use crate::kit::limit;
 use crate::kit::process::Listener;
 use crate::support::kafka::VERSION;
-use crate::tools::{free_ports, source, unique};
+use crate::tools::{free_ports, kafka, source, unique};
 
 /// A running cluster; taken down when dropped, or when this process ends.
 pub(crate) struct Cluster {
@@ -37,7 +37,7 @@ impl Cluster {
         let advertised = cluster.limits.iter().map(|limit| limit.address.to_string());
         let advertised: Vec<String> = advertised.collect();
         let ports: Vec<String> = cluster.ports.iter().map(u16::to_string).collect();
-        cluster.script(&["up"], |command| {
+        kafka(&cluster.folder, &["up"], |command| {
             command
                 .env("KAFKA_VERSION", VERSION)
                 .env("NODE_PORTS", ports.join(" "))
@@ -77,22 +77,10 @@ impl Cluster {
         };
         (1..=self.nodes()).map(pid).collect()
     }
-
-    fn script(&self, arguments: &[&str], more: impl FnOnce(&mut Command)) {
-        let mut command = Command::new(source("kafka/kafka"));
-        command.args(arguments).env("CLUSTER_DIR", &self.folder);
-        more(&mut command);
-        let output = command.output().expect("tests/kafka/kafka starts");
-        assert!(
-            output.status.success(),
-            "kafka {arguments:?} failed (Java and Maven are needed): {}",
-            String::from_utf8_lossy(&output.stderr),
-        );
-    }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.script(&["down"], |_| {});
+        kafka(&self.folder, &["down"], |_| {});
     }
 }

@@ -3,6 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
+use crate::kit::process::cpu_nanoseconds;
+
 /// What these processes have used so far, with threads that have ended.
 pub(crate) fn of_processes(pids: &[u32]) -> Duration {
     pids.iter().map(|pid| of_process(*pid)).sum()
@@ -21,18 +23,8 @@ fn of_process(pid: u32) -> Duration {
 /// What the threads of these processes have used so far, to the nanosecond;
 /// without those that have ended, so for processes that keep theirs.
 pub(crate) fn of_threads(pids: &[u32]) -> Duration {
-    let threads = pids.iter().flat_map(|pid| {
-        let folder = format!("/proc/{pid}/task");
-        let threads = fs::read_dir(folder).expect("the process runs");
-        threads.map(|thread| thread.expect("a thread").path().join("schedstat"))
-    });
-    threads
-        .map(|file| {
-            let text = fs::read_to_string(file).expect("a thread that stays");
-            let first = text.split(' ').next().expect("three numbers");
-            Duration::from_nanos(first.parse().expect("nanoseconds"))
-        })
-        .sum()
+    let threads = pids.iter().map(|pid| cpu_nanoseconds(*pid));
+    Duration::from_nanos(threads.sum())
 }
 
 /// Fields of /proc/PID/stat, counted from one as proc(5) does.
