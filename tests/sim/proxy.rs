@@ -347,6 +347,7 @@ impl World {
                 link,
                 now,
                 patient,
+                old: false,
             };
             let mut verdict = self.proxy.ledger.judge(key, &arrival);
             self.proxy.spoil(self.between, batch, &mut verdict);
@@ -407,7 +408,7 @@ impl World {
         } in parts
         {
             let (error, offset) = match verdict.action {
-                Action::Forward | Action::Hold => continue,
+                Action::Forward | Action::Hold | Action::Resolve => continue,
                 Action::Replay(ack) => {
                     self.proxy.absorbed += 1;
                     self.proxy.ledger.absorbed(*key, arrival, verdict);
