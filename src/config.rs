@@ -97,6 +97,14 @@ pub struct SequenceConfig {
     pub shield45: bool,
     /// Whether transactional batches are absorbed.
     pub absorb_transactional: bool,
+    /// Whether the log is read back where the broker may have forgotten.
+    pub resolve: bool,
+    /// How long that may take for one request.
+    pub resolve_timeout: Duration,
+    /// Bytes of the log that may be read for one request.
+    pub resolve_bytes: usize,
+    /// How old records are whose producer the brokers forget.
+    pub broker_producer_expiry: Duration,
 }
 
 /// `limits.*`.
@@ -108,6 +116,8 @@ pub struct Limits {
     pub frame_bytes: usize,
     /// Orphan sessions.
     pub orphans: usize,
+    /// Connections that read a log back at once.
+    pub resolves: usize,
     /// Unanswered requests of one connection.
     pub in_flight: usize,
     /// Bytes of unfinished requests that are collected, of all connections.

@@ -241,6 +241,7 @@ async fn sweep(shared: Arc<Shared>) {
     let mut ticks = ticks(SWEEP_EVERY);
     loop {
         ticks.tick().await;
+        shared.see_time();
         let swept = shared.ledger.sweep(shared.ledger.time(Instant::now()));
         let evictions = &shared.metrics.window_evictions;
         evictions.with(EvictionReason::Idle).inc_by(swept.idle);

@@ -93,6 +93,8 @@ metrics! {
     held_requests: IntGauge = "hapax_held_requests",
     /// Holds that reached sequence.holdMax and were forwarded. The broker may answer them with error 45.
     holds_expired: IntCounter = "hapax_holds_expired_total",
+    /// Batches looked for in the log because the broker may have forgotten them, by what came of it. refused: grant the producer's user READ on the topic, or set sequence.resolve to false; gave_up: see hapax_limit_reached_total, sequence.resolveTimeout and sequence.resolveBytes.
+    resolves: Labelled<Resolve> = "hapax_resolves_total",
     /// Broker connections kept after their client went, until its batches are settled. At limits.orphans acknowledgements get lost.
     orphan_sessions: IntGauge = "hapax_orphan_sessions",
     /// Local ports that lead to a broker. Compare with listen.brokerPorts.
@@ -345,6 +347,22 @@ labels! {
         Disagreement = "disagreement",
         /// A broker gave an offset out again: its log was cut.
         LogTruncated = "log_truncated",
+        /// A batch that the broker may have forgotten, or did, was found in the log.
+        DuplicateResolved = "duplicate_resolved",
+    }
+}
+
+labels! {
+    /// What came of a look into the log for a batch.
+    Resolve = "outcome" {
+        /// The log has it: the client got its offset.
+        Found = "found",
+        /// The log does not have it: the broker judged.
+        Absent = "absent",
+        /// The client's user may not read the topic: the broker judged.
+        Refused = "refused",
+        /// It could not be told in time, or within the bounds: the broker judged.
+        GaveUp = "gave_up",
     }
 }
 
@@ -496,6 +514,8 @@ labels! {
         Connections = "connections",
         /// limits.orphans.
         Orphans = "orphans",
+        /// limits.resolves.
+        Resolves = "resolves",
         /// limits.inFlight.
         InFlight = "in_flight",
         /// limits.collectedBytes.
@@ -874,6 +894,7 @@ mod tests {
             r#"hapax_limit_reached_total{limit="windows"}"#,
             r#"hapax_label_overflows_total{label="topic"}"#,
             r#"hapax_window_evictions_total{reason="limit"}"#,
+            r#"hapax_resolves_total{outcome="refused"}"#,
             "hapax_producer_epoch_bumps_total",
             "hapax_events_dropped_total",
             "hapax_draining",

@@ -13,8 +13,10 @@ mod moment;
 mod outbox;
 mod pipeline;
 mod produce;
+mod readback;
 mod reply;
 mod route;
+mod scan;
 mod settle;
 mod shared;
 mod splice;
@@ -22,7 +24,8 @@ mod telling;
 mod told;
 mod topics;
 
-use crate::ids::{NodeId, ProducerId};
+use crate::config::Mode;
+use crate::ids::{NodeId, ProducerId, TopicKey};
 use crate::ledger::{Hasher, Ledger, Link, Producer, Realm};
 use crate::metrics::{Api, DisconnectCause, Outcome, Presence, Side, Tally};
 use crate::timers;
@@ -32,8 +35,9 @@ use end::{End, ORPHAN_PATIENCE};
 use identity::Authentication;
 use moment::Moment;
 use outbox::{Outbox, Pass};
-use pipeline::{Owed, Pipeline};
+use pipeline::{Owed, Pipeline, Reply};
 use produce::Held;
+use readback::ReadBack;
 use reply::ReplyStage;
 use route::RequestStage;
 use settle::Sent;
@@ -79,6 +83,8 @@ thread_local! {
 enum Blocked {
     /// A batch waits for another one.
     Held,
+    /// The log is read for one of its batches.
+    Reading,
     /// Open requests have to be answered first.
     Full,
 }
@@ -125,7 +131,17 @@ struct Session {
     pipeline: Pipeline,
     /// Requests so far.
     requests: u64,
-    /// Batches on their way, in the order of `pipeline`.
+    /// What is looked for in the log, and what waits for that.
+    readback: Option<Box<ReadBack>>,
+    /// Whether the log may be read back at all.
+    reads_log: bool,
+    /// Questions of hapax's own so far.
+    questions: i32,
+    /// Topics that this connection may not read, where nobody else is known
+    /// to be the same client.
+    refused: Vec<TopicKey>,
+    /// Batches on their way, in the order of `pipeline`; those of a response
+    /// that waits come first.
     tickets: VecDeque<Sent>,
     authentication: Authentication,
     realm: Option<Realm>,
@@ -237,6 +253,10 @@ impl Session {
             to_client: Outbox::default(),
             runs: Runs::default(),
             pipeline: Pipeline::default(),
+            readback: None,
+            reads_log: shared.config.sequence.resolve && shared.config.mode != Mode::Observe,
+            questions: 0,
+            refused: Vec::new(),
             requests: 0,
             tickets: VecDeque::with_capacity(1),
             authentication,
@@ -288,11 +308,20 @@ impl Session {
                     Poll::Ready(Err(end)) => return Poll::Ready(end),
                 },
                 Err(End::ClientLost(error)) if self.orphan.is_none() => {
+                    let waited = self.readback.is_some();
                     if !self.become_orphan() {
                         return Poll::Ready(End::ClientLost(error));
                     }
+                    if waited && let Err(end) = self.open_mail(cx) {
+                        return Poll::Ready(end);
+                    }
+                }
+                Err(End::UpstreamClosed) => {
+                    self.stop_reading(cx);
+                    return Poll::Ready(End::UpstreamClosed);
                 }
                 Err(End::UpstreamLost(error)) => {
+                    self.stop_reading(cx);
                     self.hear_last_words(cx);
                     return Poll::Ready(End::UpstreamLost(error));
                 }
@@ -312,6 +341,9 @@ impl Session {
     }
 
     fn done(&self, owed: &Owed, outcome: Outcome) {
+        if matches!(owed.reply, Reply::ReadBack) {
+            return;
+        }
         let api = Api::from_key(owed.head.api_key);
         let took = self.now.nanoseconds_since(owed.at);
         self.tally.answered(api, outcome, took);
@@ -328,6 +360,9 @@ impl Session {
         }
         if !self.dry.upstream {
             moved |= self.turn_upstream(cx)?;
+        }
+        if self.readback.is_some() {
+            moved |= self.read_on(cx)?;
         }
         if self.orphan.is_some() {
             self.to_client = Outbox::default();
@@ -399,7 +434,8 @@ impl Session {
     /// Whether the client has sent so much behind a held request that it is
     /// no longer read, which is how a hang-up would be noticed.
     fn unread_while_held(&self) -> bool {
-        self.blocked == Some(Blocked::Held) && self.inbox.len() >= HELD_READ_MAX
+        matches!(self.blocked, Some(Blocked::Held | Blocked::Reading))
+            && self.inbox.len() >= HELD_READ_MAX
     }
 
     fn read_client(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
@@ -565,7 +601,7 @@ impl Session {
     /// The client said that it sends no more: pass that on once everything it
     /// sent is on its way, and end when it has all its answers.
     fn half_close(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        if self.blocked.is_some() || !self.to_upstream.is_empty() {
+        if self.blocked.is_some() || self.readback.is_some() || !self.to_upstream.is_empty() {
             return Ok(false);
         }
         if self.pipeline.is_empty() && self.reply.at_head() && self.to_client.is_empty() {
@@ -639,8 +675,14 @@ impl Session {
                 };
                 (due, Due::AnotherLook)
             });
+        let reading = self.readback.as_ref().and_then(|readback| {
+            let deadline = readback.deadline()?;
+            let unread = self.unread_while_held();
+            let glance = unread.then(|| self.now.after(UNREAD_CLIENT_GLANCE));
+            Some((deadline.min(glance.unwrap_or(deadline)), Due::AnotherLook))
+        });
         let orphan = self.orphan.as_ref().map(|(until, _)| (*until, Due::Orphan));
-        [held, orphan, self.silence_due()]
+        [held, reading, orphan, self.silence_due()]
             .into_iter()
             .flatten()
             .min_by_key(|(due, _)| *due)

@@ -66,7 +66,7 @@ pub struct Link(pub NonZeroU32);
 
 /// Who a client has proven to be; equal for two sessions exactly when one may
 /// be given the answers that the other earned (SEMANTICS 7.3, A5).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Realm(pub NonZeroU32);
 
 /// How many replicas must have a batch before the broker answers.

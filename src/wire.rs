@@ -10,6 +10,7 @@ pub mod addresses;
 pub mod api_versions;
 pub mod batch;
 mod cursor;
+pub mod fetch;
 pub mod frame;
 pub mod header;
 pub mod metadata;
@@ -60,6 +61,7 @@ pub mod api {
     #![allow(missing_docs, reason = "the names are Kafka's")]
     pub const PRODUCE: i16 = 0;
     pub const FETCH: i16 = 1;
+    pub const LIST_OFFSETS: i16 = 2;
     pub const METADATA: i16 = 3;
     pub const FIND_COORDINATOR: i16 = 10;
     pub const SASL_HANDSHAKE: i16 = 17;

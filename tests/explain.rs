@@ -152,6 +152,7 @@ fn an_event_leads_to_its_own_explanation() {
         Kind::EpochBump,
         Kind::Disagreement,
         Kind::LogTruncated,
+        Kind::DuplicateResolved,
     ];
     kinds.extend(GapKind::ALL.iter().map(|kind| Kind::Gap(*kind)));
     kinds.extend(FencedBy::ALL.iter().map(|by| Kind::FencedProducer(*by)));

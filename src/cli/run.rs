@@ -182,12 +182,17 @@ mod tests {
             max_windows: 100_000,
             shield45: false,
             absorb_transactional: false,
+            resolve: true,
+            resolve_timeout: secs(2),
+            resolve_bytes: 8 << 20,
+            broker_producer_expiry: secs(24 * 3600),
         };
         assert_eq!(config.sequence, sequence);
         let limits = Limits {
             connections: 10_000,
             frame_bytes: 100 << 20,
             orphans: 1024,
+            resolves: 16,
             in_flight: 1024,
             collected_bytes: 256 << 20,
         };

@@ -286,14 +286,32 @@ static FORWARDED: Explanation = Explanation {
     ..TOLD
 };
 
-static DUPLICATE_RESOLVED: Explanation = Explanation {
+/// A retry was found in the log.
+pub static DUPLICATE_RESOLVED: Explanation = Explanation {
     name: "duplicate_resolved",
-    says: "A retry of unknown outcome was found in the log.",
-    raised: "No one in this version: hapax does not read the log back.",
-    causes: &["None in this version."],
-    hapax: "It forwards such retries (duplicate_forwarded).",
-    advice: &["Nothing: it stays at 0."],
-    see: &["duplicate_forwarded"],
+    aliases: &["resolved"],
+    says: "A retry was found in the log; the broker had forgotten it, or may have.",
+    raised: "hapax in mode absorb, for a retry of unknown outcome whose records are older than \
+             --sequence-broker-producer-expiry, before the broker gets it; and for a batch that \
+             the broker refused with 45 although it may be written. Both are looked for in the \
+             log by the client's own connection, by producer, epoch and sequence.",
+    causes: &[
+        "A broker that restarted: its snapshot keeps the last batch of a producer only.",
+        "Record timestamps a day old: brokers forget their producers within minutes.",
+    ],
+    hapax: "The client gets the offset at which the batch stands. Without it the broker would \
+            have refused the retry with 45, or written it twice.",
+    advice: &[
+        "Nothing is wrong with the data; an acknowledgement was lost.",
+        "hapax_resolves_total says how often the log was read in vain: refused means that the \
+         producer's user has no READ on the topic.",
+    ],
+    promql: &[
+        "rate(hapax_resolves_total{outcome=\"found\"}[5m]) > 0",
+        "increase(hapax_resolves_total{outcome=\"refused\"}[1h]) > 0",
+    ],
+    belief: Some(BATCHES_FORGOTTEN),
+    see: &["duplicate_forwarded", "duplicate_absorbed", "45"],
     ..TOLD
 };
 

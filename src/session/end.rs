@@ -86,6 +86,7 @@ impl Session {
     /// The client is gone without a word. Returns whether acknowledgements
     /// are owed that its retry could be answered from.
     pub(super) fn become_orphan(&mut self) -> bool {
+        self.drop_read_back();
         let written = self.to_upstream.written();
         let mut tickets = self.tickets.iter();
         let worth_it = self.pipeline.iter().any(|owed| {
@@ -140,6 +141,7 @@ impl Session {
 
     /// Whatever was not answered is unknown, unless it never wholly left.
     pub(super) fn settle_all(&mut self) {
+        self.drop_read_back();
         let written = self.to_upstream.written();
         self.withhold(written);
         for sent in self.tickets.drain(..) {

@@ -41,6 +41,11 @@ impl Outbox {
         self.written
     }
 
+    /// Where in the stream the next byte will stand.
+    pub(super) fn queued(&self) -> u64 {
+        self.queued
+    }
+
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
         self.queued += bytes.len() as u64;

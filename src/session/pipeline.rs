@@ -32,6 +32,8 @@ pub(super) enum Reply {
     Authenticate,
     /// It is hapax's own, and whole.
     Ready(Bytes),
+    /// It answers a question of hapax's own, and no client gets it.
+    ReadBack,
 }
 
 /// A request that has not been answered.
@@ -139,6 +141,17 @@ impl Pipeline {
             Reply::Ready(bytes) => Some((owed, bytes)),
             _ => None,
         }
+    }
+
+    /// The request at this place, 0 being the front.
+    pub(super) fn nth(&self, place: usize) -> Option<&Owed> {
+        self.owed.get(place)
+    }
+
+    /// Takes the request at this place, whose answer came out of turn: only
+    /// one of hapax's own may.
+    pub(super) fn take_nth(&mut self, place: usize) -> Option<Owed> {
+        self.owed.remove(place)
     }
 
     /// Takes all that is left, oldest first.

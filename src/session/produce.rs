@@ -8,6 +8,7 @@ use super::end::End;
 use super::moment::Moment;
 use super::outbox::Pass;
 use super::pipeline::Reply;
+use super::readback::Look;
 use super::route::{Frame, PREFIX, RequestStage};
 use super::settle::Sent;
 use super::telling::forwarded;
@@ -57,6 +58,8 @@ pub(super) struct Part {
     verdict: Option<(WindowKey, Arrival, Verdict)>,
     /// What it leaves with, once it is noted that it leaves.
     ticket: Option<Option<Ticket>>,
+    /// Whether the log was read for it and has it.
+    found: bool,
 }
 
 /// A partition of a topic, as one connection's requests call it.
@@ -129,6 +132,7 @@ impl Sink for Collector<'_> {
                 batch,
                 verdict: None,
                 ticket: None,
+                found: false,
             });
         }
     }
@@ -320,6 +324,16 @@ impl Session {
                 _ => None,
             });
             let Some(key) = waits_for else {
+                if all_seen {
+                    match self.look(parts, terms.timeout) {
+                        Look::Wait => {
+                            self.blocked = Some(Blocked::Reading);
+                            return false;
+                        }
+                        Look::JudgeAgain => continue,
+                        Look::Nothing => {}
+                    }
+                }
                 if was_held && !patient {
                     self.shared.metrics.holds_expired.inc();
                 }
@@ -339,7 +353,9 @@ impl Session {
     fn judge_once(&mut self, parts: &mut [Part], terms: Terms, patient: bool) {
         for part in parts {
             if let Some((key, arrival)) = self.question(part, terms, patient) {
-                let verdict = self.shared.ledger.judge(key, &arrival);
+                let found = self.found_verdict(key, &arrival.batch);
+                part.found = found.is_some();
+                let verdict = found.unwrap_or_else(|| self.shared.ledger.judge(key, &arrival));
                 part.verdict = Some((key, arrival, verdict));
             }
         }
@@ -348,6 +364,9 @@ impl Session {
     /// Judges the only batch of a request, and commits it if it is forwarded:
     /// no other batch can keep it back.
     fn admit(&mut self, part: &mut Part, terms: Terms, patient: bool) {
+        if self.readback.is_some() {
+            return self.judge_once(std::slice::from_mut(part), terms, patient);
+        }
         if let Some((key, arrival)) = self.question(part, terms, patient) {
             let admission = self.shared.ledger.admit(key, &arrival);
             part.verdict = Some((key, arrival, admission.verdict));
@@ -381,7 +400,7 @@ impl Session {
             link: self.link,
             now: self.time,
             patient,
-            old: false,
+            old: tracked.max_timestamp < self.shared.old_before(),
         }
     }
 
@@ -399,6 +418,7 @@ impl Session {
 
     pub(super) fn release(&mut self) {
         self.blocked = None;
+        self.request_goes();
         if self.held.take().is_some() {
             self.info.held.store(false, Ordering::Relaxed);
         }
@@ -426,8 +446,12 @@ impl Session {
             .unwrap_or_else(|| self.shared.ledger.commit(*key, arrival, verdict));
         let tracked = ticket.is_some() || terms.acks == Some(Acks::None);
         if let Some(ticket) = ticket {
+            let newest = match part.batch {
+                Batch::Tracked(tracked) => tracked.max_timestamp,
+                Batch::Absent | Batch::Plain { .. } | Batch::Odd(_) => NO_TIME,
+            };
             self.tickets
-                .push_back(Sent::new(ticket, Rc::clone(&part.topic)));
+                .push_back(Sent::new(ticket, Rc::clone(&part.topic), newest));
         }
         if tracked {
             self.tell_verdict(part, arrival, verdict, forwarded(verdict.class));
@@ -454,7 +478,11 @@ impl Session {
                 Action::Replay(ack) => {
                     self.shared.ledger.absorbed(*key, arrival, verdict);
                     answers.push(part.replayed(ack));
-                    metrics::Verdict::DuplicateAbsorbed
+                    if part.found {
+                        metrics::Verdict::DuplicateResolved
+                    } else {
+                        metrics::Verdict::DuplicateAbsorbed
+                    }
                 }
                 Action::Mirror(code) => {
                     self.shared.ledger.mirrored(*key, arrival, verdict, code);
@@ -609,6 +637,16 @@ impl Part {
     /// Whether it goes on to the broker.
     fn forwards(&self) -> bool {
         matches!(self.action(), Action::Forward)
+    }
+
+    /// What it is looked for in the log as, if it has to be.
+    pub(super) fn resolves(&self) -> Option<(WindowKey, Arrival)> {
+        match &self.verdict {
+            Some((key, arrival, verdict)) if verdict.action == Action::Resolve => {
+                Some((*key, *arrival))
+            }
+            _ => None,
+        }
     }
 
     /// Sends it on whatever it is.

@@ -3,6 +3,7 @@
 use super::end::End;
 use super::outbox::Pass;
 use super::pipeline::{Owed, Reply, Unpaired};
+use super::readback::ANSWER_MAX;
 use super::route::PREFIX;
 use super::splice::RUN_MIN;
 use super::told::{Matter, several};
@@ -28,6 +29,12 @@ pub(super) enum ReplyStage {
     Head,
     /// In a frame of which `left` bytes pass unseen.
     Pass { left: usize },
+    /// In a frame of which `left` bytes are dropped: an answer to hapax that
+    /// nobody waits for any more.
+    Drop { left: usize },
+    /// Between two frames, of which the first waits for the log to be read:
+    /// nothing may overtake it.
+    Waits,
     /// In a large frame that ends in broker addresses; `left` bytes of it
     /// have not passed.
     Scan {
@@ -49,7 +56,7 @@ impl ReplyStage {
             Self::Pass { left } => *left,
             // Records that do not end with their response are refused there.
             Self::Scan { left, scan, .. } if scan.skip() <= *left => scan.skip(),
-            Self::Scan { .. } | Self::Head => 0,
+            Self::Scan { .. } | Self::Head | Self::Drop { .. } | Self::Waits => 0,
         }
     }
 
@@ -66,7 +73,7 @@ impl ReplyStage {
                 scan.skipped(bytes);
                 *left -= bytes;
             }
-            Self::Head => {}
+            Self::Head | Self::Drop { .. } | Self::Waits => {}
         }
     }
 }
@@ -83,6 +90,19 @@ impl Session {
                         return Ok(());
                     }
                     self.reply.at_head()
+                }
+                ReplyStage::Waits => {
+                    self.mail_wanted = usize::MAX;
+                    return Ok(());
+                }
+                ReplyStage::Drop { left } => {
+                    let n = available.min(*left);
+                    pass.drop(n);
+                    *left -= n;
+                    if *left > 0 {
+                        return Ok(());
+                    }
+                    true
                 }
                 ReplyStage::Pass { left } => {
                     let n = available.min(*left);
@@ -153,11 +173,20 @@ impl Session {
         }
         if whole_needed {
             let frame = rest.get(..len).unwrap_or_default();
-            let replaced = self.read_reply(&owed, frame)?;
+            let replaced = match owed.reply {
+                Reply::Produce(_) => self.produce_reply(owed, frame)?,
+                _ => self.read_reply(&owed, frame)?,
+            };
             match replaced {
                 Some(bytes) => pass.replace(PREFIX + len, &bytes),
                 None => pass.keep(PREFIX + len),
             }
+            return Ok(true);
+        }
+        if matches!(owed.reply, Reply::ReadBack) {
+            self.too_large(&owed);
+            pass.drop(PREFIX);
+            self.reply = ReplyStage::Drop { left: len };
             return Ok(true);
         }
         self.answered(&owed, true);
@@ -258,7 +287,10 @@ impl Session {
         let (api_key, version) = (owed.head.api_key, owed.head.api_version);
         let malformed = |error| self.malformed(Side::Upstream, error);
         let (ok, replaced) = match &owed.reply {
-            Reply::Produce(_) => return self.produce_reply(owed, frame),
+            Reply::ReadBack => {
+                self.answer_came(owed, frame);
+                return Ok(Some(Bytes::new()));
+            }
             Reply::Addresses => (true, self.rewritten(api_key, version, frame)?),
             Reply::ApiVersions => {
                 let mut copy = frame.to_vec();
@@ -280,7 +312,7 @@ impl Session {
                 (error == 0, None)
             }
             Reply::Insight(claim) => (self.insight(api_key, version, claim, frame), None),
-            Reply::Pass | Reply::Token | Reply::Ready(_) => (true, None),
+            Reply::Produce(_) | Reply::Pass | Reply::Token | Reply::Ready(_) => (true, None),
         };
         self.answered(owed, ok);
         Ok(replaced)
@@ -362,6 +394,7 @@ impl Session {
 fn needs_whole(owed: &Owed, len: usize) -> bool {
     match owed.reply {
         Reply::Pass | Reply::Token | Reply::Ready(_) => false,
+        Reply::ReadBack => len <= ANSWER_MAX,
         Reply::Addresses => {
             let large_api = matches!(owed.head.api_key, api::FETCH | api::SHARE_FETCH);
             !(large_api && len > FIRST_PART)

@@ -8,18 +8,20 @@ use super::topics::Named;
 use crate::events::{Event, Kind};
 use crate::ledger::{Ticket, UNSEEN_FENCE};
 use crate::metrics::{self, FencedBy, Side};
-use crate::window::{Gap, Outcome, Settled, classify};
+use crate::window::{Ack, Gap, Outcome, Settled, classify};
 use crate::wire::api;
 use crate::wire::produce::{self, PartitionReply, TopicRef};
 use bytes::Bytes;
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 /// A batch on its way, and how the response will call its topic.
 pub(super) struct Sent {
     pub ticket: Ticket,
     pub topic: Rc<Named>,
+    /// The time of its newest record.
+    pub newest: i64,
     /// Whether its request names the partition again: brokers answer once for
     /// both batches, and keep one of them.
     pub ambiguous: bool,
@@ -27,61 +29,168 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    pub(super) fn new(ticket: Ticket, topic: Rc<Named>) -> Self {
+    pub(super) fn new(ticket: Ticket, topic: Rc<Named>, newest: i64) -> Self {
         Self {
             ticket,
             topic,
+            newest,
             ambiguous: false,
             settled: Cell::new(false),
         }
     }
+
+    fn edit(&self, told: Told) -> Edit {
+        Edit {
+            topic: self.topic.raw.clone(),
+            partition: self.ticket.key.partition,
+            told,
+        }
+    }
 }
+
+/// A partition of a response that the client gets otherwise than it came.
+pub(super) struct Edit {
+    topic: produce::Topic,
+    partition: i32,
+    told: Told,
+}
+
+/// What the client is told of it.
+#[derive(Clone, Copy)]
+enum Told {
+    /// This error.
+    Error(i16),
+    /// Success at this offset and time.
+    Written(i64, i64),
+}
+
+/// A response that waits until the log was read.
+pub(super) struct Answered {
+    pub owed: Owed,
+    pub frame: Vec<u8>,
+    pub endpoints: bool,
+    /// Whether it says no error, but for the doubts.
+    pub ok: bool,
+    pub edits: Vec<Edit>,
+    /// The batches that it refuses and the log may have, by their place among
+    /// the session's tickets.
+    pub doubts: VecDeque<usize>,
+}
+
+const OUT_OF_ORDER: i16 = 45;
 
 impl Session {
     /// Settles the batches that a response answers. Returns what the client
-    /// gets in its place.
-    pub(super) fn produce_reply(
-        &mut self,
-        owed: &Owed,
-        frame: &[u8],
-    ) -> Result<Option<Bytes>, End> {
+    /// gets in its place: nothing, where it has to wait for the log to be read.
+    pub(super) fn produce_reply(&mut self, owed: Owed, frame: &[u8]) -> Result<Option<Bytes>, End> {
         let version = owed.head.api_version;
         let mut settling = Settling {
+            reads: self.may_read_back(),
             session: self,
             due: owed.tickets,
             next: 0,
             places: None,
             ok: true,
-            shields: Vec::new(),
+            edits: Vec::new(),
+            doubts: Vec::new(),
         };
         let read = produce::replies(version, frame, |reply| settling.reply(&reply));
-        let Settling { ok, shields, .. } = settling;
+        let Settling {
+            ok, edits, doubts, ..
+        } = settling;
+        match read {
+            Ok(endpoints) if !doubts.is_empty() => {
+                self.wait_for_log(Answered {
+                    frame: frame.to_vec(),
+                    owed,
+                    endpoints,
+                    ok,
+                    edits,
+                    doubts: doubts.into(),
+                });
+                Ok(Some(Bytes::new()))
+            }
+            Ok(endpoints) => {
+                self.all_settled(&owed, ok);
+                self.changed(&owed, frame, endpoints, &edits)
+            }
+            Err(error) => {
+                for doubt in doubts {
+                    let _ = self.refused(doubt);
+                }
+                self.all_settled(&owed, ok);
+                Err(self.malformed(Side::Upstream, error))
+            }
+        }
+    }
+
+    /// All that the response says has been taken in.
+    pub(super) fn all_settled(&mut self, owed: &Owed, ok: bool) {
         self.settle_silent(owed.tickets);
         self.tickets.drain(..owed.tickets);
         self.answered(owed, ok);
-        let endpoints = read.map_err(|error| self.malformed(Side::Upstream, error))?;
-        self.changed(owed, frame, endpoints, &shields)
+    }
+
+    /// A batch that was refused as out of order, and that the log does not
+    /// have or cannot be asked for. Returns what the client is told instead.
+    pub(super) fn refused(&self, doubt: usize) -> Option<Edit> {
+        let sent = self.tickets.get(doubt)?;
+        let outcome = Outcome::OutOfOrder;
+        let settled = self.shared.ledger.settle(&sent.ticket, outcome, self.time);
+        self.tell_settled(sent, OUT_OF_ORDER, outcome, &settled);
+        let shield = settled.shield.map(Told::Error);
+        shield.map(|told| sent.edit(told))
+    }
+
+    /// A batch that was refused as out of order stands in the log. Returns
+    /// what the client is told instead.
+    pub(super) fn found(&self, doubt: usize, ack: Ack) -> Option<Edit> {
+        let sent = self.tickets.get(doubt)?;
+        let outcome = Outcome::Found(ack);
+        let settled = self.shared.ledger.settle(&sent.ticket, outcome, self.time);
+        self.tell_settled(sent, OUT_OF_ORDER, outcome, &settled);
+        let Ticket { key, batch, .. } = &sent.ticket;
+        let event = Event {
+            detail: "the broker refused it as out of order (45)".into(),
+            ..Event::new(Kind::DuplicateResolved)
+        };
+        self.record_for(&sent.topic, key.partition, batch, event);
+        Some(sent.edit(Told::Written(ack.offset, ack.append_time)))
     }
 
     /// The response as the client gets it, if it is not as it came.
-    fn changed(
+    pub(super) fn changed(
         &self,
         owed: &Owed,
         frame: &[u8],
         endpoints: bool,
-        shields: &[(produce::Topic, i32, i16)],
+        edits: &[Edit],
     ) -> Result<Option<Bytes>, End> {
         let version = owed.head.api_version;
         let malformed = |error| self.malformed(Side::Upstream, error);
         let mut whole = None;
-        if !shields.is_empty() {
+        if !edits.is_empty() {
+            let told = |topic: TopicRef<'_>, partition: i32| {
+                let mut edits = edits.iter();
+                let edit = edits.find(|e| e.partition == partition && e.topic.as_ref() == topic)?;
+                Some(edit.told)
+            };
             let recoded = produce::recode(version, frame, |topic, partition| {
-                let shield = shields
-                    .iter()
-                    .find(|(t, p, _)| *p == partition && t.as_ref() == topic)?;
-                Some(shield.2)
+                match told(topic, partition)? {
+                    Told::Error(code) => Some(code),
+                    Told::Written(..) => None,
+                }
             });
-            whole = Some(recoded.map_err(malformed)?);
+            let recoded = recoded.map_err(malformed)?;
+            let frame = recoded.get(PREFIX..).unwrap_or_default();
+            let acknowledged =
+                produce::acknowledge(version, frame, |topic, partition| {
+                    match told(topic, partition)? {
+                        Told::Written(offset, time) => Some((offset, time)),
+                        Told::Error(_) => None,
+                    }
+                });
+            whole = Some(acknowledged.map_err(malformed)?);
         }
         if let Reply::Produce(answers) = &owed.reply
             && !answers.is_empty()
@@ -161,7 +270,10 @@ struct Settling<'a> {
     /// Where each batch stands, once an answer came out of that order.
     places: Option<HashMap<(TopicRef<'a>, i32), usize>>,
     ok: bool,
-    shields: Vec<(produce::Topic, i32, i16)>,
+    edits: Vec<Edit>,
+    /// Whether the log may be read back.
+    reads: bool,
+    doubts: Vec<usize>,
 }
 
 impl<'a> Settling<'a> {
@@ -188,11 +300,17 @@ impl<'a> Settling<'a> {
     }
 
     fn reply(&mut self, reply: &PartitionReply<'_>) {
-        self.ok &= reply.error == 0;
         let Some(sent) = self.find(reply.topic, reply.partition) else {
+            self.ok &= reply.error == 0;
             return;
         };
         sent.settled.set(true);
+        if reply.error == OUT_OF_ORDER && self.reads && self.session.doubts(sent) {
+            // `find` has just gone past it.
+            self.doubts.push(self.next - 1);
+            return;
+        }
+        self.ok &= reply.error == 0;
         let outcome = if sent.ambiguous {
             Outcome::Unknown { candidate: None }
         } else {
@@ -213,8 +331,7 @@ impl<'a> Settling<'a> {
         }
         session.tell_settled(sent, reply.error, outcome, &settled);
         if let Some(code) = settled.shield {
-            self.shields
-                .push((sent.topic.raw.clone(), reply.partition, code));
+            self.edits.push(sent.edit(Told::Error(code)));
         }
     }
 }

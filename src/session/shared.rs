@@ -2,18 +2,19 @@
 
 use crate::config::Config;
 use crate::events::Events;
-use crate::ids::NodeId;
-use crate::ledger::{Identity, Ledger};
+use crate::ids::{NodeId, TopicKey};
+use crate::ledger::{Identity, Ledger, Realm};
 use crate::metrics::{BadFrame, ConnectError, DisconnectCause, Limit, Metrics, Presence, Side};
 use crate::session::end::End;
 use crate::session::told::{Matter, Told, several};
 use crate::upstream::{Broker, Brokers, DialError, Learned, Own, ProbeError, Target, ask, dial};
+use crate::window::Time;
 use crate::wire::frame::{FrameError, Stranger};
 use dashmap::DashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
@@ -58,9 +59,26 @@ pub struct Shared {
     /// Whether the last attempt to reach a broker succeeded.
     reachable: AtomicBool,
     told: Told,
+    /// Records that are older, in milliseconds since 1970, may make a broker
+    /// forget their producer at once.
+    old_before: AtomicI64,
+    /// Connections that read a log back.
+    reading: AtomicUsize,
+    /// When who was refused to read a topic.
+    refused: DashMap<(Realm, TopicKey), Time>,
     /// Notified whenever a session ends.
     pub gone: Notify,
 }
+
+/// Refusals that are remembered.
+const REFUSED_MAX: usize = 10_000;
+/// For how long: somebody may have granted what was refused.
+const REFUSED_FOR: Duration = Duration::from_secs(3600);
+/// By how much the clocks of brokers and of this machine may differ, as a
+/// divisor of the brokers' expiry, and by how much [`Shared::see_time`] may
+/// come late.
+const CLOCK_SHARE: u32 = 24;
+const CLOCK_LATE: Duration = Duration::from_secs(10);
 
 impl Shared {
     /// Everything at its beginning.
@@ -73,7 +91,7 @@ impl Shared {
         events: Arc<Events>,
         own: Own,
     ) -> Self {
-        Self {
+        let shared = Self {
             config,
             ledger,
             brokers,
@@ -85,8 +103,59 @@ impl Shared {
             collected: AtomicUsize::new(0),
             reachable: AtomicBool::new(false),
             told: Told::default(),
+            old_before: AtomicI64::new(i64::MIN),
+            reading: AtomicUsize::new(0),
+            refused: DashMap::new(),
             gone: Notify::new(),
+        };
+        shared.see_time();
+        shared
+    }
+
+    /// Looks at the clock on the wall, by which brokers forget producers. Call
+    /// it every few seconds.
+    pub fn see_time(&self) {
+        let sequence = &self.config.sequence;
+        if !sequence.resolve {
+            return;
         }
+        let expiry = sequence.broker_producer_expiry;
+        let margin = expiry / CLOCK_SHARE + CLOCK_LATE;
+        let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let old = since_1970.saturating_sub(expiry.saturating_sub(margin));
+        let old = i64::try_from(old.as_millis()).unwrap_or(i64::MAX);
+        self.old_before.store(old, Ordering::Relaxed);
+    }
+
+    /// Records that are older, in milliseconds since 1970, may make a broker
+    /// forget their producer as soon as they are written.
+    pub(super) fn old_before(&self) -> i64 {
+        self.old_before.load(Ordering::Relaxed)
+    }
+
+    /// One more connection reads a log back, if that is allowed.
+    pub(super) fn read_log(self: &Arc<Self>) -> Option<Reads> {
+        let before = self.reading.fetch_add(1, Ordering::Relaxed);
+        let reads = Reads(Arc::clone(self));
+        if before < self.config.limits.resolves {
+            return Some(reads);
+        }
+        self.metrics.limit_reached.with(Limit::Resolves).inc();
+        None
+    }
+
+    /// Whether somebody was refused to read a topic, not long ago.
+    pub(super) fn is_refused(&self, realm: Realm, topic: TopicKey, now: Time) -> bool {
+        let refused = self.refused.get(&(realm, topic));
+        refused.is_some_and(|at| at.within(REFUSED_FOR, now))
+    }
+
+    /// Somebody was refused to read a topic.
+    pub(super) fn refuse(&self, realm: Realm, topic: TopicKey, now: Time) {
+        if self.refused.len() >= REFUSED_MAX {
+            self.refused.clear();
+        }
+        self.refused.insert((realm, topic), now);
     }
 
     /// Connects to a broker.
@@ -269,6 +338,15 @@ impl Shared {
             Some(stranger) => End::Stranger(side, stranger),
             None => End::Frame(side, error),
         }
+    }
+}
+
+/// A connection's turn to read a log back, for as long as it lives.
+pub(super) struct Reads(Arc<Shared>);
+
+impl Drop for Reads {
+    fn drop(&mut self) {
+        self.0.reading.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -100,10 +100,10 @@ pub(super) fn forwarded(class: Class) -> metrics::Verdict {
 fn flag(verdict: &Verdict, counted: metrics::Verdict, batch: &BatchId) -> Option<Kind> {
     match verdict.class {
         Class::Duplicate | Class::DuplicateInFlight | Class::DuplicateUnknown => {
-            Some(if counted == metrics::Verdict::DuplicateAbsorbed {
-                Kind::DuplicateAbsorbed
-            } else {
-                Kind::DuplicateForwarded
+            Some(match counted {
+                metrics::Verdict::DuplicateAbsorbed => Kind::DuplicateAbsorbed,
+                metrics::Verdict::DuplicateResolved => Kind::DuplicateResolved,
+                _ => Kind::DuplicateForwarded,
             })
         }
         _ if !verdict.first_time => None,

@@ -304,10 +304,21 @@ pub struct PartitionReply<'a> {
 
 /// Calls `f` for each partition that a response frame answers; returns whether
 /// it carries node endpoints.
+#[inline]
 pub fn replies<'a>(
     version: i16,
     frame: &'a [u8],
     mut f: impl FnMut(PartitionReply<'a>),
+) -> Result<bool, WireError> {
+    each_reply(version, frame, |reply, _| f(reply))
+}
+
+/// The same, with where each partition's answer stands in the frame.
+#[inline]
+fn each_reply<'a>(
+    version: i16,
+    frame: &'a [u8],
+    mut f: impl FnMut(PartitionReply<'a>, Range<usize>),
 ) -> Result<bool, WireError> {
     check_version(version, OLDEST_FOLLOWED)?;
     let flexible = version >= FLEXIBLE;
@@ -318,7 +329,9 @@ pub fn replies<'a>(
     for _ in 0..cursor.count(flexible, "topics")?.unwrap_or(0) {
         let topic = topic(&mut cursor, version)?;
         for _ in 0..cursor.count(flexible, "partitions")?.unwrap_or(0) {
-            f(reply(&mut cursor, version, topic)?);
+            let at = cursor.at();
+            let reply = reply(&mut cursor, version, topic)?;
+            f(reply, at..cursor.at());
         }
         if flexible {
             cursor.tags()?;
@@ -434,6 +447,32 @@ pub fn recode(
         }
     }
     Ok(whole.into())
+}
+
+/// The response `frame` with success at `found`'s offset and append time for
+/// the partitions that it names one for; whole, length first.
+pub fn acknowledge(
+    version: i16,
+    frame: &[u8],
+    mut found: impl FnMut(TopicRef<'_>, i32) -> Option<(i64, i64)>,
+) -> Result<Bytes, WireError> {
+    let mut splice = Splice::new(frame);
+    each_reply(version, frame, |reply, range| {
+        let Some((offset, append_time)) = found(reply.topic, reply.partition) else {
+            return;
+        };
+        let answer = Answer {
+            topic: reply.topic.to_topic(),
+            partition: reply.partition,
+            error: 0,
+            base_offset: Some(offset),
+            log_append_time: append_time,
+            log_start_offset: reply.log_start_offset,
+        };
+        put_partition(splice.replace(range), version, &answer);
+    })?;
+    let whole = splice.finish();
+    Ok(whole.unwrap_or_else(|| frame::with_length(frame).into()))
 }
 
 fn offset(raw: i64) -> Option<i64> {
@@ -1036,6 +1075,29 @@ mod tests {
                 log_start_offset: (version >= LOG_START).then_some(2),
             })
             .to_vec()
+    }
+
+    #[test]
+    fn what_was_found_takes_the_place_of_the_error_and_of_all_that_it_said() {
+        for version in OLDEST_FOLLOWED..=NEWEST {
+            let before = responded(version, 2, 3);
+            let frame = response(0, version, &before);
+            let second = owned(version, 2);
+            let whole = acknowledge(version, &frame, |topic, partition| {
+                (topic == second.as_ref() && partition == 1).then_some((77, 8))
+            });
+            let after: ProduceResponse = decode(0, version, unframed(&whole.unwrap()));
+            let mut expected = before;
+            let log_start = expected.responses[1].partition_responses[1].log_start_offset;
+            expected.responses[1].partition_responses[1] = PartitionProduceResponse::default()
+                .with_index(1)
+                .with_base_offset(77)
+                .with_log_append_time_ms(8)
+                .with_log_start_offset(log_start);
+            assert_eq!(after, expected, "version {version}");
+            let same = acknowledge(version, &frame, |_, _| None).unwrap();
+            assert_eq!(unframed(&same), frame);
+        }
     }
 
     #[test]

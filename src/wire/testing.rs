@@ -28,6 +28,16 @@ pub(super) fn request(key: i16, version: i16, body: &impl Encodable) -> (Vec<u8>
     (out.to_vec(), at)
 }
 
+/// The body of a request frame, decoded to its last byte.
+pub(super) fn decode_request<T: Decodable>(key: i16, version: i16, frame: &[u8]) -> T {
+    let api = ApiKey::try_from(key).unwrap();
+    let mut bytes = Bytes::copy_from_slice(frame);
+    RequestHeader::decode(&mut bytes, api.request_header_version(version)).unwrap();
+    let body = T::decode(&mut bytes, version).unwrap();
+    assert_eq!(bytes.remaining(), 0);
+    body
+}
+
 /// A response frame.
 pub(super) fn response(key: i16, version: i16, body: &impl Encodable) -> Vec<u8> {
     let api = ApiKey::try_from(key).unwrap();

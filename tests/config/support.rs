@@ -111,6 +111,9 @@ pub fn samples(key: &Key) -> [Sample; 3] {
         Kind::Time | Kind::Wait => [("61s", "61s"), ("120s", "2m"), ("1500ms", "1500ms")],
         Kind::Count(_) => [("7", "7"), ("8", "8"), ("9", "9")],
         Kind::Bytes(_) => [("4097", "4097"), ("4098", "4098"), ("4099", "4099")],
+        Kind::Switch if key.default == "true" => {
+            [("false", "false"), ("on", "true"), ("no", "false")]
+        }
         Kind::Switch => [("true", "true"), ("off", "false"), ("yes", "true")],
         Kind::Choice(choices) => {
             let choices = choices();

@@ -17,6 +17,7 @@ mod flow;
 mod insight;
 mod orders;
 mod orphans;
+mod resolve;
 mod runs;
 mod sasl;
 mod trust;

@@ -154,7 +154,7 @@ fn a_held_request_on_another_connection_is_mirrored_where_the_first_fails() {
 /// Its outcome is unknown: a promise that nothing was forwarded is true of R2.
 #[test]
 fn a_held_request_behind_a_lost_connection_is_told_to_try_again() {
-    let world = World::new(&[]);
+    let world = World::new(&["--sequence-resolve=false"]);
     let (mut first, mut second) = (world.pair(), world.pair());
     first.send(&produce(0));
     first.broker.next();

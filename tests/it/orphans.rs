@@ -225,7 +225,7 @@ fn orphans_are_limited() {
 
 #[test]
 fn an_orphan_whose_broker_is_lost_ends() {
-    let world = World::new(&[]);
+    let world = World::new(&["--sequence-resolve=false"]);
     let mut pair = world.pair();
     pair.send(&produce(0));
     pair.broker.next();

@@ -371,7 +371,7 @@ fn an_offset_that_is_given_again_drops_what_was_known() {
 
 #[test]
 fn error_45_for_the_very_next_batch_drops_what_was_known() {
-    let world = World::new(&[]);
+    let world = World::new(&["--sequence-resolve=false"]);
     let mut pair = world.informed();
     pair.write(&produce(0), 100);
     let owed = pair.send(&produce(1));

@@ -1,0 +1,389 @@
+//! Looking for one batch in the log of its partition: what to ask the broker
+//! next, and what its answers show. Pure.
+//!
+//! ```text
+//!  where it may begin is known ──▶ read ──▶ read … up to the high watermark
+//!  else: by its newest record's time ──▶ read … (finds, but proves no absence)
+//! ```
+
+use crate::ids::BatchId;
+use crate::window::Ack;
+use crate::wire::WireError;
+use crate::wire::fetch::{self, Fetched, InLog, Listed};
+
+/// Bytes that one answer is asked to have at most; a broker sends a batch that
+/// is larger all the same.
+pub(super) const FETCH_MAX: usize = 1024 * 1024;
+
+/// What is known of the batch once the log was looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Finding {
+    /// It stands below the high watermark.
+    Found(Ack),
+    /// It does not.
+    Absent,
+    /// The client may not read the topic.
+    Refused,
+    /// Nothing can be said of it.
+    GaveUp,
+}
+
+/// What to ask the broker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Question {
+    /// The first offset of a record of this time or newer.
+    ByTime(i64),
+    /// Records from this offset on, of at most so many bytes.
+    From { offset: i64, bytes_max: usize },
+}
+
+/// What comes after an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    /// Another question.
+    Ask(Question),
+    /// The end.
+    Done(Finding),
+}
+
+/// A search for one batch.
+#[derive(Clone, Debug)]
+pub(super) struct Scan {
+    batch: BatchId,
+    place: Place,
+    /// Whether the batch cannot stand anywhere but where was looked.
+    proves: bool,
+    /// Bytes that may still be read.
+    bytes_left: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Unknown { newest: i64 },
+    From(i64),
+}
+
+impl Scan {
+    /// A search from an offset on, where that is known, else from the time of
+    /// the batch's newest record.
+    pub(super) fn new(batch: BatchId, from: Option<i64>, newest: i64, bytes_left: usize) -> Self {
+        Self {
+            batch,
+            place: from.map_or(Place::Unknown { newest }, Place::From),
+            proves: from.is_some(),
+            bytes_left,
+        }
+    }
+
+    /// What to ask first.
+    pub(super) fn first(&self) -> Next {
+        match self.place {
+            // Times below 0 are none, and mean something else to ListOffsets.
+            Place::Unknown { newest: ..0 } => Next::Done(Finding::GaveUp),
+            Place::Unknown { newest } => Next::Ask(Question::ByTime(newest)),
+            Place::From(offset) => self.read_from(offset),
+        }
+    }
+
+    pub(super) fn bytes_left(&self) -> usize {
+        self.bytes_left
+    }
+
+    /// The answer to [`Question::ByTime`].
+    pub(super) fn listed(&mut self, answer: Result<Listed, WireError>) -> Next {
+        match answer {
+            Ok(Listed { error: 0, offset }) => {
+                let Some(offset) = offset else {
+                    return Next::Done(Finding::GaveUp);
+                };
+                self.place = Place::From(offset);
+                self.read_from(offset)
+            }
+            Ok(Listed { error, .. }) => Next::Done(failed(error)),
+            Err(_) => Next::Done(Finding::GaveUp),
+        }
+    }
+
+    /// The answer to [`Question::From`].
+    pub(super) fn fetched(&mut self, answer: Result<Fetched<'_>, WireError>) -> Next {
+        let (Ok(fetched), Place::From(from)) = (answer, self.place) else {
+            return Next::Done(Finding::GaveUp);
+        };
+        if fetched.error != 0 {
+            return Next::Done(failed(fetched.error));
+        }
+        self.bytes_left = self.bytes_left.saturating_sub(fetched.records.len());
+        let mut at = from;
+        for batch in fetch::batches(fetched.records) {
+            let Ok(batch) = batch else {
+                return Next::Done(Finding::GaveUp);
+            };
+            if batch.end() > fetched.high_watermark {
+                return Next::Done(Finding::GaveUp);
+            }
+            if self.is(&batch) {
+                return Next::Done(Finding::Found(Ack {
+                    offset: batch.base_offset,
+                    append_time: batch.append_time.unwrap_or(NO_TIME),
+                    log_start: None,
+                }));
+            }
+            // What was compacted away may have been the one.
+            self.proves &= batch.base_offset <= at;
+            at = at.max(batch.end());
+        }
+        if at >= fetched.high_watermark {
+            let absent = self.proves && from <= fetched.high_watermark;
+            return Next::Done(if absent {
+                Finding::Absent
+            } else {
+                Finding::GaveUp
+            });
+        }
+        if at == from {
+            return Next::Done(Finding::GaveUp);
+        }
+        self.place = Place::From(at);
+        self.read_from(at)
+    }
+
+    /// By its header, and not by its checksum: the broker's time and another
+    /// compression change that.
+    fn is(&self, there: &InLog) -> bool {
+        there.producer == self.batch.producer.to_wire()
+            && there.epoch == self.batch.epoch.0
+            && there.first == self.batch.first.to_wire()
+            && i64::from(there.last_offset_delta) + 1 == i64::from(self.batch.count)
+    }
+
+    fn read_from(&self, offset: i64) -> Next {
+        match self.bytes_left {
+            0 => Next::Done(Finding::GaveUp),
+            left => Next::Ask(Question::From {
+                offset,
+                bytes_max: left.min(FETCH_MAX),
+            }),
+        }
+    }
+}
+
+const NO_TIME: i64 = -1;
+
+/// What an error of the broker says: whether it is one of who asks.
+fn failed(error: i16) -> Finding {
+    const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
+    const CLUSTER_AUTHORIZATION_FAILED: i16 = 31;
+    const SASL_AUTHENTICATION_FAILED: i16 = 58;
+    match error {
+        TOPIC_AUTHORIZATION_FAILED | CLUSTER_AUTHORIZATION_FAILED | SASL_AUTHENTICATION_FAILED => {
+            Finding::Refused
+        }
+        _ => Finding::GaveUp,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{Epoch, ProducerId, Sequence};
+
+    const LEFT: usize = 8 * FETCH_MAX;
+
+    /// Ten records of producer 7 from sequence 40 on.
+    fn wanted() -> BatchId {
+        BatchId {
+            producer: ProducerId::from_wire(7).unwrap(),
+            epoch: Epoch(2),
+            first: Sequence::from_wire(40).unwrap(),
+            count: 10,
+            crc: 0xdead_beef,
+            len: 100,
+        }
+    }
+
+    /// A batch in the log: its offset, producer, first sequence and count.
+    #[derive(Clone, Copy)]
+    struct Logged(i64, i64, i32, i32);
+
+    const OURS: Logged = Logged(120, 7, 40, 10);
+
+    impl Logged {
+        fn bytes(self) -> Vec<u8> {
+            let Self(offset, producer, first, count) = self;
+            let mut bytes = vec![0; 80];
+            let mut put = |at: usize, value: &[u8]| {
+                bytes[at..at + value.len()].copy_from_slice(value);
+            };
+            put(0, &offset.to_be_bytes());
+            put(8, &68_i32.to_be_bytes());
+            put(16, &[2]);
+            put(23, &(count - 1).to_be_bytes());
+            put(43, &producer.to_be_bytes());
+            put(51, &2_i16.to_be_bytes());
+            put(53, &first.to_be_bytes());
+            bytes
+        }
+    }
+
+    fn log(batches: &[Logged]) -> Vec<u8> {
+        batches.iter().flat_map(|batch| batch.bytes()).collect()
+    }
+
+    fn read(scan: &mut Scan, high_watermark: i64, records: &[u8]) -> Next {
+        scan.fetched(Ok(Fetched {
+            error: 0,
+            high_watermark,
+            records,
+        }))
+    }
+
+    /// One answer to a search from offset 110 on.
+    fn check(high_watermark: i64, batches: &[Logged], expected: Next) {
+        let mut scan = Scan::new(wanted(), Some(110), 0, LEFT);
+        let first = Question::From {
+            offset: 110,
+            bytes_max: FETCH_MAX,
+        };
+        assert_eq!(scan.first(), Next::Ask(first));
+        assert_eq!(read(&mut scan, high_watermark, &log(batches)), expected);
+    }
+
+    const OTHER: Logged = Logged(110, 8, 40, 10);
+    const FOUND: Next = Next::Done(Finding::Found(Ack {
+        offset: 120,
+        append_time: -1,
+        log_start: None,
+    }));
+    const ABSENT: Next = Next::Done(Finding::Absent);
+    const GAVE_UP: Next = Next::Done(Finding::GaveUp);
+
+    #[test]
+    fn a_batch_is_found_by_producer_epoch_sequence_and_length() {
+        check(130, &[OTHER, OURS], FOUND);
+        check(500, &[OTHER, OURS], FOUND);
+        for other in [
+            Logged(120, 8, 40, 10),
+            Logged(120, 7, 41, 10),
+            Logged(120, 7, 40, 9),
+        ] {
+            let behind = Logged(120 + i64::from(other.3), 9, 0, 1);
+            check(behind.0 + 1, &[OTHER, other, behind], ABSENT);
+        }
+    }
+
+    #[test]
+    fn the_time_of_the_broker_is_kept_where_the_topic_has_it() {
+        let mut records = log(&[OURS]);
+        records[22] |= 1 << 3;
+        records[35..43].copy_from_slice(&99_i64.to_be_bytes());
+        let mut scan = Scan::new(wanted(), Some(120), 0, LEFT);
+        let Next::Done(Finding::Found(ack)) = read(&mut scan, 130, &records) else {
+            panic!("not found")
+        };
+        assert_eq!(ack.append_time, 99);
+    }
+
+    #[test]
+    fn nothing_up_to_the_high_watermark_is_absent() {
+        check(120, &[OTHER], ABSENT);
+        check(110, &[], ABSENT);
+        check(121, &[Logged(105, 8, 0, 10), Logged(115, 8, 10, 6)], ABSENT);
+    }
+
+    #[test]
+    fn a_hole_in_the_offsets_may_have_been_the_batch() {
+        check(130, &[Logged(120, 8, 0, 10)], GAVE_UP);
+        let hole = [OTHER, Logged(121, 8, 0, 9)];
+        check(130, &hole, GAVE_UP);
+        check(140, &[Logged(111, 8, 0, 9), OURS], FOUND);
+    }
+
+    #[test]
+    fn what_lies_above_the_high_watermark_says_nothing() {
+        check(109, &[], GAVE_UP);
+        check(129, &[OTHER, OURS], GAVE_UP);
+    }
+
+    #[test]
+    fn it_reads_on_behind_what_it_has_seen() {
+        let mut scan = Scan::new(wanted(), Some(110), 0, LEFT);
+        let next = read(&mut scan, 130, &log(&[OTHER]));
+        let question = Question::From {
+            offset: 120,
+            bytes_max: FETCH_MAX,
+        };
+        assert_eq!(next, Next::Ask(question));
+        // The last batch is often cut off.
+        let cut = [log(&[OURS]), OTHER.bytes()[..70].to_vec()].concat();
+        assert_eq!(read(&mut scan, 130, &cut), FOUND);
+    }
+
+    #[test]
+    fn no_progress_is_the_end() {
+        check(130, &[], GAVE_UP);
+        let mut scan = Scan::new(wanted(), Some(110), 0, LEFT);
+        assert_eq!(read(&mut scan, 130, &OTHER.bytes()[..70]), GAVE_UP);
+    }
+
+    #[test]
+    fn it_ends_when_it_has_read_enough() {
+        let mut scan = Scan::new(wanted(), Some(110), 0, 100);
+        let question = Question::From {
+            offset: 120,
+            bytes_max: 20,
+        };
+        let next = read(&mut scan, 200, &log(&[OTHER]));
+        assert_eq!(next, Next::Ask(question));
+        assert_eq!(scan.bytes_left(), 20);
+        assert_eq!(
+            read(&mut scan, 200, &log(&[Logged(120, 8, 0, 10)])),
+            GAVE_UP
+        );
+    }
+
+    #[test]
+    fn without_a_place_it_asks_by_time_and_proves_no_absence() {
+        let mut scan = Scan::new(wanted(), None, 1_000, LEFT);
+        assert_eq!(scan.first(), Next::Ask(Question::ByTime(1_000)));
+        let answer = |offset| Ok(Listed { error: 0, offset });
+        let question = Question::From {
+            offset: 110,
+            bytes_max: FETCH_MAX,
+        };
+        assert_eq!(scan.listed(answer(Some(110))), Next::Ask(question));
+        assert_eq!(read(&mut scan.clone(), 130, &log(&[OTHER, OURS])), FOUND);
+        assert_eq!(read(&mut scan, 120, &log(&[OTHER])), GAVE_UP);
+        let mut scan = Scan::new(wanted(), None, 1_000, LEFT);
+        assert_eq!(scan.listed(answer(None)), GAVE_UP);
+        let timeless = Scan::new(wanted(), None, -1, LEFT);
+        assert_eq!(timeless.first(), GAVE_UP);
+    }
+
+    #[test]
+    fn an_error_is_a_refusal_or_the_end() {
+        for (error, finding) in [
+            (29, Finding::Refused),
+            (31, Finding::Refused),
+            (58, Finding::Refused),
+            (1, Finding::GaveUp),
+            (6, Finding::GaveUp),
+            (3, Finding::GaveUp),
+            (100, Finding::GaveUp),
+        ] {
+            let mut scan = Scan::new(wanted(), Some(110), 0, LEFT);
+            let fetched = Fetched {
+                error,
+                high_watermark: -1,
+                records: &[],
+            };
+            assert_eq!(scan.fetched(Ok(fetched)), Next::Done(finding));
+            let mut scan = Scan::new(wanted(), None, 0, LEFT);
+            let offset = None;
+            let listed = scan.listed(Ok(Listed { error, offset }));
+            assert_eq!(listed, Next::Done(finding));
+        }
+        let mut scan = Scan::new(wanted(), Some(110), 0, LEFT);
+        let garbled = WireError::Truncated { what: "it" };
+        assert_eq!(scan.fetched(Err(garbled)), GAVE_UP);
+    }
+}
