@@ -18,6 +18,8 @@ pub(crate) struct Options {
     pub(crate) node_ids: Vec<i32>,
     /// Producer ids are forgotten 5 s after their last record's time.
     pub(crate) fast_pid: bool,
+    /// Further lines of its configuration.
+    pub(crate) extra: &'static str,
     /// What FRONT listeners advertise; names that do not resolve where empty.
     pub(crate) front_advertised: Vec<String>,
     /// The first port of the first node; a free one where `None`.
@@ -31,6 +33,7 @@ impl Default for Options {
             version: "4.4.0",
             node_ids: Vec::new(),
             fast_pid: false,
+            extra: "",
             front_advertised: Vec::new(),
             first_port: None,
         }
@@ -80,6 +83,7 @@ impl Cluster {
                 .env("NODE_IDS", spaced(&cluster.node_ids))
                 .env("FRONT_ADVERTISED", cluster.front_advertised.join(" "))
                 .env("FAST_PID", if options.fast_pid { "1" } else { "0" })
+                .env("EXTRA", options.extra)
                 .env("OWNER_PID", std::process::id().to_string());
         });
         cluster

@@ -33,6 +33,8 @@ mod lost_acks;
 #[cfg(test)]
 mod raw;
 #[cfg(test)]
+mod readback;
+#[cfg(test)]
 mod readme;
 #[cfg(test)]
 mod sasl;

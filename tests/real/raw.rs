@@ -55,6 +55,20 @@ impl Connection {
         version: i16,
         request: &R,
     ) -> io::Result<R::Response> {
+        self.send(version, request)?;
+        let mut answer = read_frame(&mut self.stream)?
+            .ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?
+            .slice(4..);
+        let header = ResponseHeader::decode(&mut answer, R::Response::header_version(version))
+            .expect("a response header");
+        assert_eq!(
+            header.correlation_id, self.correlation,
+            "answers come in order"
+        );
+        Ok(R::Response::decode(&mut answer, version).expect("a response of the version asked for"))
+    }
+
+    fn send<R: Request>(&mut self, version: i16, request: &R) -> io::Result<()> {
         self.correlation += 1;
         let header = RequestHeader::default()
             .with_request_api_key(R::KEY)
@@ -73,17 +87,12 @@ impl Connection {
             .to_be_bytes()
             .to_vec();
         frame.extend_from_slice(&body);
-        self.stream.write_all(&frame)?;
-        let mut answer = read_frame(&mut self.stream)?
-            .ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?
-            .slice(4..);
-        let header = ResponseHeader::decode(&mut answer, R::Response::header_version(version))
-            .expect("a response header");
-        assert_eq!(
-            header.correlation_id, self.correlation,
-            "answers come in order"
-        );
-        Ok(R::Response::decode(&mut answer, version).expect("a response of the version asked for"))
+        self.stream.write_all(&frame)
+    }
+
+    /// Whether the other side ends the connection without another answer.
+    pub(crate) fn is_ended(&mut self) -> bool {
+        !matches!(read_frame(&mut self.stream), Ok(Some(_)))
     }
 
     /// Creates a topic and waits until its partitions have leaders.
@@ -170,24 +179,33 @@ impl Connection {
         topic: &str,
         batch: &Bytes,
     ) -> io::Result<PartitionProduceResponse> {
-        let data = PartitionProduceData::default()
-            .with_index(0)
-            .with_records(Some(batch.clone()));
-        let topic = TopicProduceData::default()
-            .with_name(topic_name(topic))
-            .with_partition_data(vec![data]);
-        let request = ProduceRequest::default()
-            .with_transactional_id(None)
-            .with_acks(-1)
-            .with_timeout_ms(10_000)
-            .with_topic_data(vec![topic]);
-        let mut response = self.try_call(9, &request)?;
+        let mut response = self.try_call(9, &produce_request(topic, batch))?;
         Ok(response
             .responses
             .swap_remove(0)
             .partition_responses
             .swap_remove(0))
     }
+
+    /// Sends one batch with acks=all, and waits for nothing.
+    pub(crate) fn send_produce(&mut self, topic: &str, batch: &Bytes) {
+        self.send(9, &produce_request(topic, batch))
+            .expect("the connection lives");
+    }
+}
+
+fn produce_request(topic: &str, batch: &Bytes) -> ProduceRequest {
+    let data = PartitionProduceData::default()
+        .with_index(0)
+        .with_records(Some(batch.clone()));
+    let topic = TopicProduceData::default()
+        .with_name(topic_name(topic))
+        .with_partition_data(vec![data]);
+    ProduceRequest::default()
+        .with_transactional_id(None)
+        .with_acks(-1)
+        .with_timeout_ms(10_000)
+        .with_topic_data(vec![topic])
 }
 
 /// A batch of one record, in its producer's first epoch.
