@@ -429,3 +429,51 @@ fn what_clients_are_offered_is_all_that_kafka_has() {
     }
     assert_eq!(decoded.len(), 15);
 }
+
+/// The layouts of `wire::fetch` are of these versions, by these fields.
+#[test]
+fn the_log_is_asked_for_in_versions_that_kafka_has() {
+    use hapax::wire::fetch::{BY_ID, BY_NAME, LIST_OFFSETS};
+    let schemas = schemas();
+    let check = |name: &str, version: i16, expected: &str| {
+        let schema = &schemas[name];
+        assert!(has(&schema.valid_versions, version), "{name} {version}");
+        let mut found = Vec::new();
+        in_place(schema, &schema.fields, version, &mut found);
+        assert_eq!(found.join(" "), expected, "{name} {version}");
+    };
+    check(
+        "FetchRequest",
+        BY_NAME,
+        "ReplicaId MaxWaitMs MinBytes MaxBytes IsolationLevel Topics Topic Partitions Partition \
+         FetchOffset PartitionMaxBytes",
+    );
+    check(
+        "FetchRequest",
+        BY_ID,
+        "ReplicaId MaxWaitMs MinBytes MaxBytes IsolationLevel SessionId SessionEpoch Topics \
+         TopicId Partitions Partition CurrentLeaderEpoch FetchOffset LastFetchedEpoch \
+         LogStartOffset PartitionMaxBytes ForgottenTopicsData TopicId Partitions RackId",
+    );
+    check(
+        "ListOffsetsRequest",
+        LIST_OFFSETS,
+        "ReplicaId Topics Name Partitions PartitionIndex Timestamp",
+    );
+    check(
+        "ListOffsetsResponse",
+        LIST_OFFSETS,
+        "Topics Name Partitions PartitionIndex ErrorCode Timestamp Offset",
+    );
+}
+
+/// The fields that a version writes in place, outer before inner.
+fn in_place<'s>(schema: &'s Schema, specs: &'s [Spec], version: i16, found: &mut Vec<&'s str>) {
+    for spec in specs.iter().filter(|spec| has(&spec.versions, version)) {
+        if has(&spec.tagged_versions, version) {
+            continue;
+        }
+        found.push(&spec.name);
+        in_place(schema, schema.inner(spec), version, found);
+    }
+}
