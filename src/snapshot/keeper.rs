@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -35,6 +36,8 @@ const NAMES_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// The most that a window without facts takes, and a fact.
 const WINDOW_BYTES_MAX: u64 = 80;
 const FACT_BYTES_MAX: u64 = 64;
+/// SIGXFSZ of Linux, macOS and the BSDs.
+const FILE_TOO_LARGE: i32 = 25;
 /// No cluster has a longer id.
 const CLUSTER_ID_MAX: usize = 255;
 
@@ -65,6 +68,9 @@ impl Keeper {
             return Ok(None);
         };
         let store = Store::open(directory)?;
+        // A file beyond `ulimit -f` is an error then, and not the end of the
+        // process: the handler stays when what it returns is dropped.
+        let _ = signal(SignalKind::from_raw(FILE_TOO_LARGE))?;
         let (tell_waiting, waiting) = watch::channel(false);
         let (orders, taken) = mpsc::channel();
         let (end, ended) = mpsc::channel();
