@@ -18,7 +18,7 @@
 //! |---|---|
 //! | batches were acknowledged, and hapax was killed | their retries are forwarded; the next batch is no gap |
 //! | the producer went on to a higher epoch | an exact retry of the old one is still what the cluster acknowledged; anything else is forwarded |
-//! | the facts were dropped because the log contradicted them | a snapshot without them is written within a second; after a kill in that second they count again until the next contradiction, at most for the TTL: as if the client had heard the acknowledgement |
+//! | the facts were dropped because the log contradicted them | a snapshot without them is written within a second (later only where writing itself takes long); after a kill before that they count again until the next contradiction, at most for the TTL: as if the client had heard the acknowledgement |
 //! | a topic was deleted and created again | a topic with an id is found by its id alone; a name leads there only after a Metadata answer says so. One known by name alone: the TTL bounds it |
 //! | unclean election, or a cluster that was rolled back | the truncation check of 7.4, and the TTL |
 //! | the sequence wrapped | identity has the checksum and the length; 2³¹ records within the TTL would be needed besides |

@@ -27,7 +27,7 @@ const LOADING_MAX: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_secs(1);
 /// How often while facts wait for the cluster's id.
 const GLANCE_WAITING: Duration = Duration::from_millis(50);
-/// A thread that writes rests this many times longer than it wrote.
+/// The thread rests this many times longer than it wrote.
 const REST: u32 = 9;
 /// How often an error that stays the same is told.
 const TOLD_EVERY: Duration = Duration::from_secs(600);
@@ -81,6 +81,7 @@ impl Keeper {
             pending: None,
             waiting: tell_waiting,
             due: Instant::now() + state.interval,
+            rests_until: Instant::now(),
             withdrawn: 0,
             told: None,
             begun: false,
@@ -166,6 +167,8 @@ struct Worker {
     waiting: watch::Sender<bool>,
     /// When the next snapshot is to be written.
     due: Instant,
+    /// Until when none is written: most of the time is not for writing.
+    rests_until: Instant,
     /// What [`crate::ledger::Ledger::withdrawn`] said before the last one.
     withdrawn: u64,
     /// The error that was told last, and when.
@@ -184,14 +187,20 @@ impl Worker {
             let ends = orders.recv_timeout(glance) != Err(RecvTimeoutError::Timeout);
             self.take_over();
             self.settle();
-            let stale = self.withdrawn != self.shared.ledger.withdrawn();
-            if ends || stale || Instant::now() >= self.due {
+            if ends || self.is_due(Instant::now()) {
                 self.write();
             }
             if ends {
                 return;
             }
         }
+    }
+
+    /// Whether it is time for another one, or the newest one says what the
+    /// cluster has contradicted since.
+    fn is_due(&self, now: Instant) -> bool {
+        let stale = self.withdrawn != self.shared.ledger.withdrawn();
+        now >= self.due || (stale && now >= self.rests_until)
     }
 
     /// Another hapax had the directory: has it ended?
@@ -354,8 +363,9 @@ impl Worker {
         let began = Instant::now();
         let written = self.try_write();
         let took = began.elapsed();
-        let rest = took.saturating_mul(REST);
-        self.due = Instant::now() + self.shared.config.state.interval.max(rest);
+        self.rests_until = Instant::now() + took.saturating_mul(REST);
+        let interval = Instant::now() + self.shared.config.state.interval;
+        self.due = interval.max(self.rests_until);
         match written {
             Ok(None) => {}
             Ok(Some(poured)) => self.wrote(poured, took),

@@ -9,6 +9,7 @@ use crate::broker::{self, Upstream};
 use crate::support::batch::Batch;
 use crate::support::raw::Produce;
 use crate::support::{await_until, hapax, pause};
+use crate::trust::{alice, authenticated};
 use crate::world::{ID, NEW_ID, PORTS, Pair, SOON, World, batch, metadata, orders, produce};
 use kafka_protocol::messages::MetadataRequest;
 use kafka_protocol::protocol::StrBytes;
@@ -230,6 +231,27 @@ fn a_topic_that_was_made_again_meanwhile_is_left_to_the_broker() {
     pair.learn(NEW_ID);
     pod.loaded(1.0);
     left_to_the_broker(&mut pair, &produce(0));
+}
+
+/// Their names are in the file, which is how they are known again; no password is.
+#[test]
+fn users_are_told_apart_after_a_restart_and_no_password_is_kept() {
+    let mut pod = Pod::new(&[]);
+    alice(pod.world()).write(&produce(0), 7);
+    pod.snapshot();
+    let file = fs::read(pod.file()).unwrap();
+    let holds = |text: &[u8]| file.windows(text.len()).any(|part| part == text);
+    assert!(holds(b"alice") && !holds(b"secret"));
+    pod.kill_and_start();
+    let mut bob = authenticated(pod.world(), "PLAIN", &[b"\0bob\0secret"]);
+    bob.learn(ID);
+    pod.loaded(1.0);
+    let mut anonymous = pod.world().informed();
+    let mut again = alice(pod.world());
+    assert_eq!(again.answered_here(&produce(0))[0].offset, 7);
+    // Whoever writes the sequence anew takes it over: the others come last.
+    left_to_the_broker(&mut bob, &produce(0));
+    left_to_the_broker(&mut anonymous, &produce(0));
 }
 
 #[test]
