@@ -10,7 +10,7 @@
 //! Only facts are loaded (SEMANTICS 7.5): the cluster acknowledged exactly
 //! these bytes at exactly this offset, with all in-sync replicas. That stays
 //! true however much the snapshot missed; what may not be concluded from a
-//! fact after a restart is that nothing came after it ([`window::keep`], rows
+//! fact after a restart is that nothing came after it ([`Window::restored`](crate::window::Window::restored), rows
 //! 11 to 13 of 7.3 do not begin at a restored fact, and a 45 behind one
 //! contradicts nobody). Case by case:
 //!

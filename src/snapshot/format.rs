@@ -32,8 +32,9 @@ pub const VERSION: u32 = 1;
 const PREAMBLE: usize = 12;
 /// Length and checksum at the end.
 const TRAILER: usize = 12;
-/// The longest text: a topic has 249 letters, a user as many as it likes.
-const TEXT_MAX: usize = 4096;
+/// The longest text: a topic has 249 letters, and who has a longer name than
+/// this is not known again after a restart.
+const TEXT_MAX: usize = 512;
 /// Facts of one window, as `sequence.windowBatches` allows.
 const FACTS_MAX: usize = 1024;
 

@@ -31,8 +31,9 @@ const GLANCE_WAITING: Duration = Duration::from_millis(50);
 const REST: u32 = 9;
 /// How often an error that stays the same is told.
 const TOLD_EVERY: Duration = Duration::from_secs(600);
-/// What a snapshot may have beside its windows: names and counters.
-const NAMES_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// What a snapshot may have beside its windows: as many topics and users as
+/// the ledger knows, and counters.
+const NAMES_BYTES_MAX: u64 = 160 * 1024 * 1024;
 /// The most that a window without facts takes, and a fact.
 const WINDOW_BYTES_MAX: u64 = 80;
 const FACT_BYTES_MAX: u64 = 64;

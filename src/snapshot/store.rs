@@ -54,7 +54,11 @@ pub fn probe(directory: &Path) -> Result<(), DirectoryError> {
     // An empty path is where we are.
     let at = Path::new(".").join(nearest);
     let trial = at.join(format!(".hapax-check-{}", std::process::id()));
-    let tried = File::create(&trial).and_then(|_| fs::remove_file(&trial));
+    let tried = File::create(&trial).and_then(|_| match fs::remove_file(&trial) {
+        // In another container somebody with the same number tried as well.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    });
     let name = directory.display().to_string();
     tried.map_err(|source| refused(name, source, missing))
 }

@@ -1018,6 +1018,28 @@ fn a_restored_epoch_is_a_success_that_was_seen() {
     assert!(!w.window.unproven());
 }
 
+/// The producer went on after the snapshot was written, and hapax was killed.
+#[test]
+fn a_snapshot_of_the_epoch_before_answers_what_was_acknowledged_in_it() {
+    let mut before = World::new();
+    let acks = before.acked(2);
+    let mut w = restarted(&before, 1);
+    let bumped = before.send(batch(1, 0, 10));
+    before.ack(bumped);
+    assert_eq!(w.action(batch(0, 10, 10)), Action::Replay(acks[1]));
+    assert_eq!(w.action(batch(0, 20, 10)), Action::Forward);
+    assert_eq!(w.class(batch(1, 0, 10)), Class::NewEpoch);
+    w.offset = before.offset;
+    let again = w.send(batch(1, 0, 10));
+    w.ack(again);
+    assert_eq!(
+        w.action(batch(0, 10, 10)),
+        Action::Forward,
+        "it is stale now"
+    );
+    assert_eq!(w.class(batch(0, 10, 10)), Class::StaleEpoch);
+}
+
 /// Who leads after a restart is not known.
 #[test]
 fn what_a_leader_acknowledged_alone_is_not_kept() {
