@@ -22,6 +22,7 @@
 mod attempt;
 mod fact;
 mod judge;
+mod keep;
 mod open;
 mod outcome;
 mod resolve;
@@ -39,10 +40,11 @@ use std::time::Duration;
 
 pub use attempt::{AttemptId, OPEN_MAX};
 pub use fact::{Ack, AckedBy};
+pub use keep::{Kept, KeptFact};
 pub use outcome::{Outcome, classify};
 pub use settle::{Sender, Settled};
 
-/// Seconds since the process started; all the time a window needs.
+/// Seconds since a while before the process started; all the time a window needs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Time(pub u32);
 

@@ -20,6 +20,7 @@ mod orphans;
 mod resolve;
 mod runs;
 mod sasl;
+mod snapshot;
 mod trust;
 mod versions;
 mod window;
