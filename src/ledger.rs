@@ -12,7 +12,7 @@ mod topics;
 
 use crate::ids::{BatchId, ProducerId, TopicKey};
 use crate::window::{
-    Action, Arrival, AttemptId, Outcome, Rules, Sender, Settled, Time, Verdict, Window,
+    Action, Arrival, AttemptId, Original, Outcome, Rules, Sender, Settled, Time, Verdict, Window,
 };
 use dashmap::DashMap;
 use std::collections::HashSet;
@@ -218,6 +218,12 @@ impl Ledger {
             verdict,
             ticket: committed.map(|committed| self.ticket(key, arrival, committed)),
         }
+    }
+
+    /// The batch of a former epoch that a judged batch has the records of.
+    #[must_use]
+    pub fn original(&self, key: &WindowKey, arrival: &Arrival) -> Option<Original> {
+        self.windows.get(key)?.original(arrival, &self.rules)
     }
 
     /// Whether a key has a window.

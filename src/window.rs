@@ -20,10 +20,12 @@
 
 mod attempt;
 mod fact;
+mod former;
 mod judge;
 mod open;
 mod outcome;
 mod settle;
+mod shield;
 
 #[cfg(test)]
 mod tests;
@@ -31,12 +33,14 @@ mod tests;
 use crate::ids::{BatchId, Epoch, NodeId, Sequence};
 use attempt::{Attempt, State};
 use fact::Ring;
+use former::Former;
 use open::Open;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 pub use attempt::{AttemptId, OPEN_MAX};
 pub use fact::{Ack, AckedBy};
+pub use former::{Original, Resent};
 pub use outcome::{Outcome, classify};
 pub use settle::{Sender, Settled};
 
@@ -210,7 +214,12 @@ pub struct Verdict {
     /// Whether this occurrence is seen for the first time: retries of a
     /// flagged batch are not flagged again.
     pub first_time: bool,
+    /// Whether it has the records of a batch of a former epoch, when it comes
+    /// for the first time. See [`Window::original`].
+    pub resent: Option<Resent>,
 }
+
+const _: () = assert!(size_of::<Verdict>() == 48);
 
 /// What is known of one producer on one partition.
 ///
@@ -247,18 +256,19 @@ struct Notes {
     gaps: u16,
     /// Whether a held request waits for this window to change.
     waited_for: bool,
+    former: Former,
 }
 
-impl Notes {
-    const NONE: Self = Self {
-        blind_end: None,
-        flagged_crc: 0,
-        flagged_gap: None,
-        absorbed: 0,
-        gaps: 0,
-        waited_for: false,
-    };
-}
+/// The notes of a window that has none.
+static NO_NOTES: Notes = Notes {
+    blind_end: None,
+    flagged_crc: 0,
+    flagged_gap: None,
+    absorbed: 0,
+    gaps: 0,
+    waited_for: false,
+    former: Former::NONE,
+};
 
 impl Window {
     /// A window that knows nothing.
@@ -283,6 +293,9 @@ impl Window {
     pub fn commit(&mut self, arrival: &Arrival, verdict: &Verdict) -> Option<Committed> {
         let batch = arrival.batch;
         self.note(arrival, verdict);
+        if self.epoch != Some(batch.epoch) {
+            self.note_bump(arrival);
+        }
         if self.gate != Some(arrival.link) {
             self.gate = None;
         }
@@ -353,6 +366,9 @@ impl Window {
     /// Forgets every fact: the log is not the one they were about.
     pub fn forget(&mut self) {
         self.acked.clear();
+        if let Some(notes) = &mut self.notes {
+            notes.former.clear();
+        }
         self.gate = None;
     }
 
@@ -368,6 +384,7 @@ impl Window {
         if !self.touched.within(span, now) {
             self.open.give_back_room();
         }
+        self.expire_former(now);
     }
 
     /// Whether the cluster has never acknowledged a batch here: anybody can
@@ -418,7 +435,7 @@ impl Window {
     }
 
     fn notes(&self) -> &Notes {
-        self.notes.as_deref().unwrap_or(&Notes::NONE)
+        self.notes.as_deref().unwrap_or(&NO_NOTES)
     }
 
     fn notes_mut(&mut self) -> &mut Notes {
