@@ -97,12 +97,16 @@ impl Window {
         }
     }
 
+    /// Whether there is anything that a batch in its turn could repeat.
+    pub(super) fn keeps_former(&self) -> bool {
+        let notes = self.notes.as_ref();
+        notes.is_some_and(|notes| !notes.former.is_empty())
+    }
+
     /// Drops what is too old to explain a re-send: then nothing is looked for.
     pub(super) fn expire_former(&mut self, now: Time) {
-        if let Some(notes) = &mut self.notes
-            && !notes.former.is_empty()
-        {
-            notes.former.expire(now);
+        if self.keeps_former() {
+            self.notes_mut().former.expire(now);
         }
     }
 
@@ -146,7 +150,7 @@ impl Window {
         rules: &Rules,
         now: Time,
     ) {
-        if self.notes().former.is_empty() {
+        if !self.keeps_former() {
             return;
         }
         let offset = ack.map(|ack| ack.offset);
@@ -160,7 +164,7 @@ impl Window {
     #[must_use]
     pub fn original(&self, arrival: &Arrival, rules: &Rules) -> Option<Original> {
         let batch = &arrival.batch;
-        let any = !self.notes().former.is_empty() || self.has_former(batch.epoch);
+        let any = self.keeps_former() || self.has_former(batch.epoch);
         // What a transaction wrote before may have been aborted.
         if arrival.transactional || !any {
             return None;

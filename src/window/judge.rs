@@ -91,7 +91,11 @@ impl Window {
                 Action::Forward
             },
             first_time: true,
-            resent: self.resent(arrival, rules),
+            resent: if self.keeps_former() {
+                self.resent(arrival, rules)
+            } else {
+                None
+            },
         }
     }
 
