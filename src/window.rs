@@ -384,7 +384,9 @@ impl Window {
         if !self.touched.within(span, now) {
             self.open.give_back_room();
         }
-        self.expire_former(now);
+        if self.keeps_former() {
+            self.expire_former(now);
+        }
     }
 
     /// Whether the cluster has never acknowledged a batch here: anybody can

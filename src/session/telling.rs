@@ -59,6 +59,7 @@ impl Session {
     }
 
     /// The records are known from a batch of a former epoch.
+    #[cold]
     fn tell_resent(&self, part: &Part, arrival: &Arrival, resent: Resent) {
         let original = part
             .key()

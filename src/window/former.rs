@@ -89,8 +89,8 @@ impl Former {
 }
 
 impl Window {
-    /// Notes that a batch of `epoch` leaves, if that is one that the producer
-    /// has raised.
+    /// Notes that a batch leaves, if its epoch is one that the producer has raised.
+    #[cold]
     pub(super) fn note_bump(&mut self, arrival: &Arrival) {
         if !arrival.transactional && self.has_former(arrival.batch.epoch) {
             self.notes_mut().former.bumps = true;
@@ -104,13 +104,15 @@ impl Window {
     }
 
     /// Drops what is too old to explain a re-send: then nothing is looked for.
+    #[cold]
     pub(super) fn expire_former(&mut self, now: Time) {
-        if self.keeps_former() {
-            self.notes_mut().former.expire(now);
+        if let Some(notes) = &mut self.notes {
+            notes.former.expire(now);
         }
     }
 
     /// The epoch changes: keeps what is known of the one before.
+    #[cold]
     pub(super) fn leave_epoch(
         &mut self,
         left: Option<Epoch>,
@@ -143,6 +145,7 @@ impl Window {
     }
 
     /// A batch of a former epoch was acknowledged after all.
+    #[cold]
     pub(super) fn acknowledged_late(
         &mut self,
         batch: &BatchId,
