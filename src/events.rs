@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::explain::{self, Explanation, ours};
 use crate::ids::{Epoch, ProducerId, Sequence};
-use crate::metrics::{EventName, FencedBy, GapKind, Labelled, Metrics};
+use crate::metrics::{EventName, FencedBy, GapKind, Labelled, Metrics, Original};
 
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -42,6 +42,10 @@ pub enum Kind {
     LogTruncated,
     /// A batch that the broker may have forgotten, or did, was found in the log.
     DuplicateResolved,
+    /// The records of a batch came again under a new epoch.
+    EpochResend(Original),
+    /// Error 45 was shown as the error of the batch before it.
+    Shielded,
 }
 
 impl Kind {
@@ -59,6 +63,8 @@ impl Kind {
             Self::Disagreement => EventName::Disagreement,
             Self::LogTruncated => EventName::LogTruncated,
             Self::DuplicateResolved => EventName::DuplicateResolved,
+            Self::EpochResend(_) => EventName::EpochResend,
+            Self::Shielded => EventName::Shielded,
         }
     }
 
@@ -72,6 +78,7 @@ impl Kind {
         match self {
             Self::Gap(kind) => Some(kind.label()),
             Self::FencedProducer(by) => Some(by.label()),
+            Self::EpochResend(original) => Some(original.label()),
             Self::DuplicateAbsorbed
             | Self::DuplicateForwarded
             | Self::SequenceReuse
@@ -80,7 +87,8 @@ impl Kind {
             | Self::EpochBump
             | Self::Disagreement
             | Self::LogTruncated
-            | Self::DuplicateResolved => None,
+            | Self::DuplicateResolved
+            | Self::Shielded => None,
         }
     }
 
@@ -92,6 +100,7 @@ impl Kind {
             Self::Gap(GapKind::PredecessorFailed) => &ours::PREDECESSOR_FAILED,
             Self::Gap(GapKind::NeverSeen) => &ours::NEVER_SEEN,
             Self::Gap(GapKind::NoBaseline) => &ours::NO_BASELINE,
+            Self::Gap(GapKind::NewEpochMidway) => &ours::NEW_EPOCH_MIDWAY,
             Self::SequenceReuse => &ours::SEQUENCE_REUSE,
             Self::Overlap => &ours::OVERLAP,
             Self::StaleEpoch => &ours::STALE_EPOCH,
@@ -100,6 +109,8 @@ impl Kind {
             Self::Disagreement => &ours::DISAGREEMENT,
             Self::LogTruncated => &ours::LOG_TRUNCATED,
             Self::DuplicateResolved => &ours::DUPLICATE_RESOLVED,
+            Self::EpochResend(_) => &ours::EPOCH_RESEND,
+            Self::Shielded => &ours::SHIELDED,
         }
     }
 }
@@ -129,6 +140,8 @@ pub struct Event {
     pub expected: Option<Sequence>,
     /// Records between the expected sequence and the batch.
     pub missing: Option<u32>,
+    /// Where in the log the batch is, or may be, that this one repeats.
+    pub original_offset: Option<i64>,
     /// A sentence for a human; empty when the fields say it all.
     pub detail: Cow<'static, str>,
 }
@@ -148,6 +161,7 @@ impl Event {
             transactional_id: None,
             expected: None,
             missing: None,
+            original_offset: None,
             detail: Cow::Borrowed(""),
         }
     }
@@ -176,6 +190,8 @@ pub struct Events {
     gaps: Labelled<GapKind>,
     fenced: Labelled<FencedBy>,
     epoch_bumps: IntCounter,
+    resends: Labelled<Original>,
+    shielded: IntCounter,
 }
 
 impl Events {
@@ -188,14 +204,17 @@ impl Events {
             gaps: metrics.gaps.clone(),
             fenced: metrics.fenced_producers.clone(),
             epoch_bumps: metrics.producer_epoch_bumps.clone(),
+            resends: metrics.epoch_resends.clone(),
+            shielded: metrics.shielded_errors.clone(),
         })
     }
 
     /// Records an event: counts it, logs it and keeps it in the ring.
     ///
-    /// It also counts `hapax_gaps_total`, `hapax_fenced_producers_total` and
-    /// `hapax_producer_epoch_bumps_total`. It leaves missing records to the
-    /// counters of the topic.
+    /// It also counts `hapax_gaps_total`, `hapax_fenced_producers_total`,
+    /// `hapax_producer_epoch_bumps_total`, `hapax_epoch_resends_total` and
+    /// `hapax_shielded_errors_total`. It leaves missing records to the counters
+    /// of the topic.
     pub fn record(&self, mut event: Event) {
         event.client_id = event.client_id.map(shorten);
         event.transactional_id = event.transactional_id.map(shorten);
@@ -239,6 +258,8 @@ impl Events {
             Kind::Gap(gap) => self.gaps.with(gap).inc(),
             Kind::FencedProducer(by) => self.fenced.with(by).inc(),
             Kind::EpochBump => self.epoch_bumps.inc(),
+            Kind::EpochResend(original) => self.resends.with(original).inc(),
+            Kind::Shielded => self.shielded.inc(),
             Kind::DuplicateAbsorbed
             | Kind::DuplicateForwarded
             | Kind::SequenceReuse
@@ -353,6 +374,7 @@ macro_rules! event_line {
             transactional_id = $recorded.event.transactional_id.as_deref(),
             expected = $recorded.event.expected.map(Sequence::to_wire),
             missing = $recorded.event.missing,
+            original_offset = $recorded.event.original_offset,
             detail = $recorded.event.detail_text(),
             $($explain)*
             $message
@@ -382,7 +404,9 @@ impl LogLine {
         match recorded.event.kind {
             Kind::DuplicateAbsorbed => event_line!(info, recorded, "duplicate absorbed"),
             Kind::DuplicateForwarded => event_line!(info, recorded, "duplicate forwarded"),
-            Kind::Gap(GapKind::NeverSeen) => event_line!(warn, recorded, "gap in a sequence"),
+            Kind::Gap(GapKind::NeverSeen | GapKind::NewEpochMidway) => {
+                event_line!(warn, recorded, "gap in a sequence");
+            }
             Kind::Gap(GapKind::PredecessorFailed | GapKind::NoBaseline) => {
                 event_line!(info, recorded, "gap in a sequence");
             }
@@ -398,6 +422,10 @@ impl LogLine {
             }
             Kind::LogTruncated => event_line!(warn, recorded, "log of the broker was cut"),
             Kind::DuplicateResolved => event_line!(info, recorded, "duplicate found in the log"),
+            Kind::EpochResend(_) => {
+                event_line!(warn, recorded, "records sent again under a new epoch");
+            }
+            Kind::Shielded => event_line!(info, recorded, "error 45 shown as retriable"),
         }
     }
 }
@@ -420,6 +448,7 @@ impl Serialize for Recorded {
             count: event.count,
             expected: event.expected.map(Sequence::to_wire),
             missing: event.missing,
+            original_offset: event.original_offset,
             client_id: event.client_id.as_deref(),
             transactional_id: event.transactional_id.as_deref(),
             detail: event.detail_text(),
@@ -455,6 +484,8 @@ struct Row<'a> {
     expected: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original_offset: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     client_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -565,10 +596,15 @@ mod tests {
         events.record(Event::new(Kind::Gap(GapKind::NoBaseline)));
         events.record(Event::new(Kind::FencedProducer(FencedBy::Broker)));
         events.record(Event::new(Kind::EpochBump));
+        events.record(Event::new(Kind::EpochResend(Original::Unknown)));
+        events.record(Event::new(Kind::Shielded));
         assert_eq!(metrics.events.with(EventName::Gap).get(), 1);
         assert_eq!(metrics.gaps.with(GapKind::NoBaseline).get(), 1);
         assert_eq!(metrics.fenced_producers.with(FencedBy::Broker).get(), 1);
         assert_eq!(metrics.producer_epoch_bumps.get(), 1);
+        assert_eq!(metrics.epoch_resends.with(Original::Unknown).get(), 1);
+        assert_eq!(metrics.epoch_resends.with(Original::Acknowledged).get(), 0);
+        assert_eq!(metrics.shielded_errors.get(), 1);
     }
 
     #[test]

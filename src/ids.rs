@@ -3,6 +3,8 @@
 //! None of them keeps a sentinel: what the wire writes as −1 or null is an
 //! `Option` by the time it is one of these.
 
+mod neutral;
+
 use std::fmt;
 use std::num::NonZeroU32;
 

@@ -12,8 +12,8 @@ mod topics;
 
 use crate::ids::{BatchId, ProducerId, TopicKey};
 use crate::window::{
-    Ack, Action, Arrival, AttemptId, Kept, KeptFact, Outcome, Rules, Sender, Settled, Time, Verdict,
-    Window,
+    Ack, Action, Arrival, AttemptId, Kept, KeptFact, Original, Outcome, Rules, Sender, Settled,
+    Time, Verdict, Window,
 };
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
@@ -231,6 +231,12 @@ impl Ledger {
             verdict,
             ticket: committed.map(|committed| self.ticket(key, arrival, committed)),
         }
+    }
+
+    /// The batch of a former epoch that a judged batch has the records of.
+    #[must_use]
+    pub fn original(&self, key: &WindowKey, arrival: &Arrival) -> Option<Original> {
+        self.windows.get(key)?.original(arrival, &self.rules)
     }
 
     /// Whether a key has a window.

@@ -79,6 +79,10 @@ metrics! {
     producer_ids_issued: IntCounter = "hapax_producer_ids_issued_total",
     /// Producer epochs that rose without a coordinator saying so. A client met an error and started its sequence again: duplicates may follow.
     producer_epoch_bumps: IntCounter = "hapax_producer_epoch_bumps_total",
+    /// Batches with the records of one of a former epoch, by what is known of that original: acknowledged is a duplicate in the log, unknown may be one. The event names the producer; sequence.shield45 spares librdkafka many such bumps.
+    epoch_resends: Labelled<Original> = "hapax_epoch_resends_total",
+    /// Errors 45 shown as the retriable error of the batch before them (sequence.shield45), so that the client retries instead of raising its epoch. A steady rate means that the error behind it does not end.
+    shielded_errors: IntCounter = "hapax_shielded_errors_total",
     /// Producers with at least one window. Growing without end means that producers are made per message.
     producers: IntGauge = "hapax_producers",
     /// Windows held: one producer on one partition each. Near hapax_windows_limit raise sequence.maxWindows.
@@ -357,6 +361,8 @@ labels! {
         NeverSeen = "never_seen",
         /// Nothing of this epoch was seen before, and it does not start at 0.
         NoBaseline = "no_baseline",
+        /// A higher epoch goes on without having begun at sequence 0 here.
+        NewEpochMidway = "new_epoch_midway",
     }
 }
 
@@ -385,6 +391,10 @@ labels! {
         LogTruncated = "log_truncated",
         /// A batch that the broker may have forgotten, or did, was found in the log.
         DuplicateResolved = "duplicate_resolved",
+        /// The records of a batch came again under a new epoch.
+        EpochResend = "epoch_resend",
+        /// Error 45 was shown as the error of the batch before it.
+        Shielded = "shielded",
     }
 }
 
@@ -399,6 +409,16 @@ labels! {
         Refused = "refused",
         /// It could not be told in time, or within the bounds: the broker judged.
         GaveUp = "gave_up",
+    }
+}
+
+labels! {
+    /// What is known of a batch whose records came again under a new epoch.
+    Original = "original" {
+        /// The cluster acknowledged it.
+        Acknowledged = "acknowledged",
+        /// It may be in the log.
+        Unknown = "unknown",
     }
 }
 
@@ -910,7 +930,7 @@ mod tests {
     fn labels_are_never_an_identity() {
         let allowed = [
             "version", "revision", "rustc", "cause", "node", "api", "outcome", "side", "verdict",
-            "error", "topic", "kind", "event", "source", "reason", "limit", "label",
+            "error", "topic", "kind", "event", "source", "reason", "limit", "label", "original",
         ];
         for family in families() {
             for label in family.get_metric().iter().flat_map(|m| m.get_label()) {
@@ -927,6 +947,9 @@ mod tests {
             r#"hapax_verdicts_total{verdict="duplicate_absorbed"}"#,
             r#"hapax_sequence_errors_total{error="out_of_order_sequence_number"}"#,
             r#"hapax_gaps_total{kind="never_seen"}"#,
+            r#"hapax_epoch_resends_total{original="acknowledged"}"#,
+            r#"hapax_epoch_resends_total{original="unknown"}"#,
+            "hapax_shielded_errors_total",
             r#"hapax_events_total{event="epoch_bump"}"#,
             r#"hapax_fenced_producers_total{source="broker"}"#,
             r#"hapax_client_disconnects_total{cause="drain_timeout"}"#,

@@ -21,12 +21,14 @@
 
 mod attempt;
 mod fact;
+mod former;
 mod judge;
 mod keep;
 mod open;
 mod outcome;
 mod resolve;
 mod settle;
+mod shield;
 
 #[cfg(test)]
 mod tests;
@@ -34,12 +36,14 @@ mod tests;
 use crate::ids::{BatchId, Epoch, NodeId, Sequence};
 use attempt::{Attempt, State};
 use fact::Ring;
+use former::Former;
 use open::Open;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 pub use attempt::{AttemptId, OPEN_MAX};
 pub use fact::{Ack, AckedBy};
+pub use former::{Original, Resent};
 pub use keep::{Kept, KeptFact};
 pub use outcome::{Outcome, classify};
 pub use settle::{Sender, Settled};
@@ -221,7 +225,12 @@ pub struct Verdict {
     /// Whether this occurrence is seen for the first time: retries of a
     /// flagged batch are not flagged again.
     pub first_time: bool,
+    /// Whether it has the records of a batch of a former epoch, when it comes
+    /// for the first time. See [`Window::original`].
+    pub resent: Option<Resent>,
 }
+
+const _: () = assert!(size_of::<Verdict>() == 48);
 
 /// What is known of one producer on one partition.
 ///
@@ -260,19 +269,20 @@ struct Notes {
     gaps: u16,
     /// Whether a held request waits for this window to change.
     waited_for: bool,
+    former: Former,
 }
 
-impl Notes {
-    const NONE: Self = Self {
-        blind_end: None,
-        flagged_crc: 0,
-        flagged_gap: None,
-        absorbed: 0,
-        old_at: None,
-        gaps: 0,
-        waited_for: false,
-    };
-}
+/// The notes of a window that has none.
+static NO_NOTES: Notes = Notes {
+    blind_end: None,
+    flagged_crc: 0,
+    flagged_gap: None,
+    absorbed: 0,
+    old_at: None,
+    gaps: 0,
+    waited_for: false,
+    former: Former::NONE,
+};
 
 impl Window {
     /// A window that knows nothing.
@@ -297,6 +307,9 @@ impl Window {
     pub fn commit(&mut self, arrival: &Arrival, verdict: &Verdict) -> Option<Committed> {
         let batch = arrival.batch;
         self.note(arrival, verdict);
+        if self.epoch != Some(batch.epoch) {
+            self.note_bump(arrival);
+        }
         if self.gate != Some(arrival.link) {
             self.gate = None;
         }
@@ -367,6 +380,9 @@ impl Window {
     /// Forgets every fact: the log is not the one they were about.
     pub fn forget(&mut self) {
         self.acked.clear();
+        if let Some(notes) = &mut self.notes {
+            notes.former.clear();
+        }
         self.gate = None;
     }
 
@@ -381,6 +397,9 @@ impl Window {
     pub fn rest(&mut self, span: Duration, now: Time) {
         if !self.touched.within(span, now) {
             self.open.give_back_room();
+        }
+        if self.keeps_former() {
+            self.expire_former(now);
         }
     }
 
@@ -435,7 +454,7 @@ impl Window {
     }
 
     fn notes(&self) -> &Notes {
-        self.notes.as_deref().unwrap_or(&Notes::NONE)
+        self.notes.as_deref().unwrap_or(&NO_NOTES)
     }
 
     fn notes_mut(&mut self) -> &mut Notes {

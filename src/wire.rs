@@ -15,6 +15,7 @@ pub mod frame;
 pub mod header;
 pub mod metadata;
 pub mod produce;
+pub mod recode;
 pub mod sasl;
 pub mod schema;
 #[cfg(test)]

@@ -63,6 +63,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// Sources that decide without a clock, a socket, a lock, chance or a log.
 const PURE: &[&str] = &[
     "src/ids.rs",
+    "src/ids/",
     "src/window.rs",
     "src/window/",
     "src/wire.rs",

@@ -12,7 +12,7 @@ use std::time::Duration;
 use hapax::events::Kind;
 use hapax::explain::{self, Api, Explanation, PerClient, Retry, Settles};
 use hapax::ids::{BatchId, Epoch, ProducerId, Sequence};
-use hapax::metrics::{EventName, FencedBy, GapKind, Metrics, SequenceError, Verdict};
+use hapax::metrics::{EventName, FencedBy, GapKind, Metrics, Original, SequenceError, Verdict};
 use hapax::window::{
     Acks, Action, Arrival, Link, Mode, Outcome, Realm, Rules, Sender, Time, Window, classify,
 };
@@ -153,7 +153,13 @@ fn an_event_leads_to_its_own_explanation() {
         Kind::Disagreement,
         Kind::LogTruncated,
         Kind::DuplicateResolved,
+        Kind::Shielded,
     ];
+    kinds.extend(
+        Original::ALL
+            .iter()
+            .map(|original| Kind::EpochResend(*original)),
+    );
     kinds.extend(GapKind::ALL.iter().map(|kind| Kind::Gap(*kind)));
     kinds.extend(FencedBy::ALL.iter().map(|by| Kind::FencedProducer(*by)));
     let names: BTreeSet<_> = kinds.iter().map(|kind| kind.label()).collect();

@@ -17,6 +17,9 @@
 #[path = "support/model.rs"]
 mod model;
 
+#[path = "properties/bumps.rs"]
+mod bumps;
+
 use hapax::ids::{BatchId, Epoch, NodeId, ProducerId, Sequence};
 use hapax::window::{
     Ack, Acks, Action, Arrival, AttemptId, Class, Kept, KeptFact, Link, Mode, OPEN_MAX, Outcome,
@@ -245,6 +248,8 @@ struct Account {
     log_start: i64,
     end: i64,
     heard: bool,
+    /// More was open once than a window keeps.
+    crowded: bool,
 }
 
 /// How far sequence `a` lies ahead of `b`, the shorter way round.
@@ -266,6 +271,7 @@ impl Account {
     /// The window may hold no more than eight attempts: what is beyond may be forgotten.
     fn crowd(&mut self) {
         if self.attempts() > OPEN_MAX {
+            self.crowded = true;
             self.mirrors.clear();
             for fates in self.fates.values_mut() {
                 fates.retain(|told| told.fate == Fate::Sent);
@@ -314,6 +320,20 @@ impl Account {
             id: None,
         });
         self.crowd();
+    }
+
+    /// Error 45 to this batch was shown as `code`: the one before it is open.
+    fn shielded(&mut self, name: Name, code: i16) {
+        assert!([3, 6, 19, 100].contains(&code), "{code}");
+        let before = |n: &Name| {
+            let count = i32::try_from(n.count).unwrap();
+            n.epoch == name.epoch && model::advance(n.first, count) == name.first
+        };
+        let open = |(n, fates): (&Name, &Vec<Told>)| before(n) && !fates.is_empty();
+        assert!(self.crowded || self.fates.iter().any(open), "{name:?}");
+        let mirrors = self.mirrors.entry(name).or_default();
+        *mirrors += 1;
+        assert!(*mirrors <= 3, "{mirrors} made-up errors for {name:?}");
     }
 
     /// What one answer says; an attempt that had one already is not open any more.
@@ -749,9 +769,14 @@ impl World {
         };
         let batch = &flight.arrival.batch;
         let now = Time(self.now);
-        let _ = self
+        let settled = self
             .window
             .settle(flight.id, batch, &sender, outcome, &self.rules, now);
+        if let Some(code) = settled.shield {
+            assert_eq!(outcome, Outcome::OutOfOrder);
+            assert!(self.rules.shield45 && self.rules.mode != Mode::Observe);
+            self.account.shielded(flight.name, code);
+        }
         self.account.settled(flight, outcome, &self.rules, self.now);
     }
 
@@ -761,6 +786,9 @@ impl World {
         let facts = inside.matches("Fact {").count();
         prop_assert!(open <= OPEN_MAX, "{open} open attempts");
         prop_assert!(facts <= self.rules.window_batches, "{facts} facts");
+        let former = inside.matches("Original {").count();
+        let former_max = self.rules.window_batches + OPEN_MAX;
+        prop_assert!(former <= former_max, "{former} batches of former epochs");
         Ok(())
     }
 }

@@ -448,13 +448,14 @@ const TABLE_HEAD: [&str; 10] = [
     "CLIENT",
     "TRANSACTIONAL",
 ];
-const EVENT_FIELDS: [&str; 9] = [
+const EVENT_FIELDS: [&str; 10] = [
     "producer_id",
     "epoch",
     "first",
     "count",
     "expected",
     "missing",
+    "original_offset",
     "client_id",
     "transactional_id",
     "detail",

@@ -164,7 +164,8 @@ pub static KEYS: &[Key] = &[
         heading: SEQUENCES,
         kind: Kind::Switch,
         default: "false",
-        doc: "Answer the fallout of a failed batch with its retriable error instead of error 45.",
+        doc: "Show error 45 right behind a failed batch as that batch's retriable error, three times at \
+              most: librdkafka then raises no epoch; a client that gave the batch up hears of it later.",
     },
     Key {
         path: "sequence.absorbTransactional",

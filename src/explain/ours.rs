@@ -58,16 +58,24 @@ pub static GAP: Explanation = Explanation {
     name: "gap",
     says: "Sequence numbers are missing before a batch.",
     raised: "hapax, for a batch that does not begin where the one before it ended. The event's \
-             kind says which: predecessor_failed, never_seen or no_baseline.",
+             kind says which: predecessor_failed, never_seen, no_baseline or \
+             new_epoch_midway.",
     causes: &[
         "predecessor_failed: the batch before it failed, and comes again as a rule.",
         "never_seen: the records before it never came this way.",
         "no_baseline: hapax began to look in mid-stream.",
+        "new_epoch_midway: a raised epoch that does not begin at sequence 0.",
     ],
     hapax: "It never fills a gap and refuses nothing because of one.",
     advice: &["Look at the kind of the gap: only never_seen means that records are missing."],
     promql: &["sum by (kind) (increase(hapax_gaps_total[1h])) > 0"],
-    see: &["never_seen", "predecessor_failed", "no_baseline", "45"],
+    see: &[
+        "never_seen",
+        "predecessor_failed",
+        "no_baseline",
+        "new_epoch_midway",
+        "45",
+    ],
     ..TOLD
 };
 
@@ -128,6 +136,28 @@ pub static NO_BASELINE: Explanation = Explanation {
     advice: &["Nothing: it is no error, and no record is missing because of it."],
     promql: &["increase(hapax_gaps_total{kind=\"no_baseline\"}[1h]) > 0"],
     see: &["gap"],
+    ..TOLD
+};
+
+/// A raised epoch that goes on with its old sequence.
+pub static NEW_EPOCH_MIDWAY: Explanation = Explanation {
+    name: "new_epoch_midway",
+    aliases: &["epoch_reset_violation"],
+    says: "A producer raised its epoch and did not begin at sequence 0 again.",
+    raised: "hapax, for a batch of a higher epoch than the known one on that partition, which \
+             does not begin at 0 and has no batch of its epoch before it.",
+    causes: &[
+        "A client that restarts only the partition that failed, and goes on counting on others.",
+        "The first batches of the new epoch went around hapax.",
+    ],
+    hapax: "It forwards the batch. A broker that knows the producer answers 45, and a client that \
+            raises its epoch for that does so again and again.",
+    advice: &[
+        "Update the client: all partitions have to begin at 0 in a new epoch.",
+        "All of a producer's connections have to go through hapax: see hapax producers.",
+    ],
+    promql: &["increase(hapax_gaps_total{kind=\"new_epoch_midway\"}[1h]) > 0"],
+    see: &["epoch_bump", "45", "gap"],
     ..TOLD
 };
 
@@ -205,10 +235,62 @@ pub static EPOCH_BUMP: Explanation = Explanation {
             copies were written after all, they are in the log twice.",
     advice: &[
         "Look at the events before it: the error behind the bump is what to cure.",
-        "Consumers may see duplicates from this producer at that time.",
+        "epoch_resend events say which of them are in the log twice, or may be.",
     ],
     promql: &["increase(hapax_producer_epoch_bumps_total[1h]) > 0"],
-    see: &["45", "disagreement", "idempotence"],
+    see: &["epoch_resend", "45", "disagreement", "idempotence"],
+    ..TOLD
+};
+
+/// The records of a batch came again under a new epoch.
+pub static EPOCH_RESEND: Explanation = Explanation {
+    name: "epoch_resend",
+    aliases: &["resend", "cross_epoch_duplicate"],
+    says: "Records came again under a new epoch: the log may have them twice.",
+    raised: "hapax, for a batch with the length, count, times and records of one of an older \
+             epoch within --sequence-ttl. Kind acknowledged: the cluster has the original, at \
+             original_offset. Kind unknown: it may have it.",
+    causes: &[
+        "librdkafka: error 45 on one partition raises the epoch of all. A batch of another one \
+         whose answer was lost is sent anew, from sequence 0.",
+        "Java: 45 for the batch next in turn, whose first copy a restarted broker forgot.",
+        "A client that gave a batch up after a lost answer, and raised its epoch for that.",
+        "Rarely an application that sends equal records with equal times of its own choosing.",
+    ],
+    hapax: "It forwards the batch, and the broker writes it. It only tells: a new epoch begins \
+            with what the client sends first, and nothing of it can be left out.",
+    advice: &[
+        "Look for the records of the event in the topic; consumers see them twice.",
+        "librdkafka and its wrappers: --sequence-shield45 avoids the bumps that follow from a \
+         failed batch.",
+        "Find the error before the epoch_bump event, and why answers get lost.",
+    ],
+    promql: &[
+        "increase(hapax_epoch_resends_total{original=\"acknowledged\"}[1h]) > 0",
+        "increase(hapax_epoch_resends_total{original=\"unknown\"}[1h]) > 0",
+    ],
+    see: &["epoch_bump", "shielded", "45"],
+    ..TOLD
+};
+
+/// Error 45 was shown as the error of the batch before it.
+pub static SHIELDED: Explanation = Explanation {
+    name: "shielded",
+    aliases: &["shield45"],
+    says: "Error 45 was shown as the error of the batch before it: the client retries.",
+    raised: "hapax with --sequence-shield45, for error 45 to a batch right behind one that failed, \
+             may have failed or was sent again: it only follows from that.",
+    causes: &["A failed batch with others behind it on their way, as clients with several have."],
+    hapax: "It shows 3, 6 or 100 if the batch before it got that, else 19: not written, try again. \
+            Three times at most for a batch, until the one before it comes again; then 45. \
+            librdkafka would raise the epoch of all partitions for it, and write batches twice \
+            whose answers were lost; Java and franz-go retry in either case.",
+    advice: &[
+        "Nothing, while it is short; else cure the error of the batch before it.",
+        "If the client gave that batch up, it learns of the gap up to three retries later.",
+    ],
+    promql: &["rate(hapax_shielded_errors_total[5m]) > 0"],
+    see: &["epoch_resend", "mirrored", "45"],
     ..TOLD
 };
 
@@ -371,10 +453,13 @@ pub(super) static ALL: &[&Explanation] = &[
     &NEVER_SEEN,
     &PREDECESSOR_FAILED,
     &NO_BASELINE,
+    &NEW_EPOCH_MIDWAY,
     &SEQUENCE_REUSE,
     &OVERLAP,
     &STALE_EPOCH,
     &EPOCH_BUMP,
+    &EPOCH_RESEND,
+    &SHIELDED,
     &FENCED_PRODUCER,
     &DISAGREEMENT,
     &LOG_TRUNCATED,

@@ -445,7 +445,8 @@ pub(super) const ALL: &[Explanation] = &[
             sarama: "Error to the application, and epoch bump.",
             kafkajs: "send() rejects.",
         },
-        hapax: "--sequence-shield45 shows the error of a failed batch before it in its place.",
+        hapax: "--sequence-shield45 shows the error of an open batch before it in its place \
+                (shielded).",
         advice: &[
             "hapax events shows the gap or disagreement behind it; begin with the oldest.",
             "Keep enable.idempotence, acks=all and at most 5 requests in flight.",
@@ -455,7 +456,13 @@ pub(super) const ALL: &[Explanation] = &[
             "rate(hapax_sequence_errors_total{error=\"out_of_order_sequence_number\"}[5m]) > 0",
         ],
         belief: Some(BATCHES_FORGOTTEN),
-        see: &["gap", "disagreement", "idempotence"],
+        see: &[
+            "gap",
+            "disagreement",
+            "epoch_resend",
+            "shielded",
+            "idempotence",
+        ],
         ..error(
             45,
             "OUT_OF_ORDER_SEQUENCE_NUMBER",

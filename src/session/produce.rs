@@ -656,6 +656,11 @@ impl Part {
         }
     }
 
+    /// The window that judged it.
+    pub(super) fn key(&self) -> Option<&WindowKey> {
+        self.verdict.as_ref().map(|(key, _, _)| key)
+    }
+
     fn place(&self) -> Place {
         (Rc::as_ptr(&self.topic), self.partition)
     }

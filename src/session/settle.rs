@@ -11,6 +11,7 @@ use crate::metrics::{self, FencedBy, Side};
 use crate::window::{Ack, Gap, Outcome, Settled, classify};
 use crate::wire::api;
 use crate::wire::produce::{self, PartitionReply, TopicRef};
+use crate::wire::recode;
 use bytes::Bytes;
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -175,7 +176,7 @@ impl Session {
                 let edit = edits.find(|e| e.partition == partition && e.topic.as_ref() == topic)?;
                 Some(edit.told)
             };
-            let recoded = produce::recode(version, frame, |topic, partition| {
+            let recoded = recode::recode(version, frame, |topic, partition| {
                 match told(topic, partition)? {
                     Told::Error(code) => Some(code),
                     Told::Written(..) => None,
@@ -233,6 +234,12 @@ impl Session {
                 Kind::LogTruncated
             };
             record(Event::new(kind));
+        }
+        if let Some(code) = settled.shield {
+            record(Event {
+                detail: format!("shown as {code}").into(),
+                ..Event::new(Kind::Shielded)
+            });
         }
         if let Some(Gap {
             kind: _,
@@ -322,10 +329,12 @@ impl<'a> Settling<'a> {
             )
         };
         let session = self.session;
-        let settled = session
+        let mut settled = session
             .shared
             .ledger
             .settle(&sent.ticket, outcome, session.time);
+        // Nobody is shown what an orphan session is told.
+        settled.shield = settled.shield.filter(|_| session.orphan.is_none());
         if reply.error == 0 && sent.topic.known.confirmed && settled == Settled::default() {
             return;
         }

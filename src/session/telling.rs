@@ -6,7 +6,7 @@ use super::topics::Named;
 use crate::events::{Event, Kind};
 use crate::ids::{BatchId, Sequence};
 use crate::metrics;
-use crate::window::{Arrival, Class, GapKind, Verdict};
+use crate::window::{Arrival, Class, GapKind, Resent, Verdict};
 use crate::wire::batch::Batch;
 
 impl Session {
@@ -37,6 +37,9 @@ impl Session {
         if bumped {
             self.record(part, batch, Event::new(Kind::EpochBump));
         }
+        if let Some(resent) = verdict.resent {
+            self.tell_resent(part, arrival, resent);
+        }
         let Some(kind) = flag(verdict, counted, batch) else {
             return;
         };
@@ -52,10 +55,38 @@ impl Session {
                     .inc_by(u64::from(gap.missing));
             }
         }
-        if verdict.class == Class::NewEpochMidway {
-            event.detail = "a new epoch does not begin at sequence 0".into();
-        }
         self.record(part, batch, event);
+    }
+
+    /// The records are known from a batch of a former epoch.
+    #[cold]
+    fn tell_resent(&self, part: &Part, arrival: &Arrival, resent: Resent) {
+        let original = part
+            .key()
+            .and_then(|key| self.shared.ledger.original(key, arrival));
+        let outcome = original.map_or(resent, |original| original.outcome);
+        let kind = Kind::EpochResend(match outcome {
+            Resent::Acknowledged => metrics::Original::Acknowledged,
+            Resent::Unknown => metrics::Original::Unknown,
+        });
+        let detail = original.map(|original| {
+            let (first, last) = (original.first, original.last());
+            let epoch = original.epoch;
+            match outcome {
+                Resent::Acknowledged => {
+                    format!("sequences {first} to {last} of epoch {epoch}, which was acknowledged")
+                }
+                Resent::Unknown => {
+                    format!("sequences {first} to {last} of epoch {epoch}, which may be in the log")
+                }
+            }
+        });
+        let event = Event {
+            original_offset: original.and_then(|original| original.offset),
+            detail: detail.unwrap_or_default().into(),
+            ..Event::new(kind)
+        };
+        self.record(part, &arrival.batch, event);
     }
 
     fn record(&self, part: &Part, batch: &BatchId, event: Event) {
@@ -117,7 +148,7 @@ fn flag(verdict: &Verdict, counted: metrics::Verdict, batch: &BatchId) -> Option
         Class::FirstSeen if batch.first != Sequence::ZERO => {
             Some(Kind::Gap(metrics::GapKind::NoBaseline))
         }
-        Class::NewEpochMidway => Some(Kind::Gap(metrics::GapKind::NoBaseline)),
+        Class::NewEpochMidway => Some(Kind::Gap(metrics::GapKind::NewEpochMidway)),
         Class::FirstSeen | Class::InOrder | Class::Retry | Class::NewEpoch => None,
     }
 }

@@ -42,6 +42,9 @@ impl Window {
     /// Nothing but what has expired changes: a request whose batches are
     /// judged and that is then withdrawn leaves no trace.
     pub fn judge(&mut self, arrival: &Arrival, rules: &Rules) -> Verdict {
+        if self.keeps_former() {
+            self.expire_former(arrival.now);
+        }
         if self.is_next(&arrival.batch) {
             let verdict = self.next(arrival, rules);
             // Every test run in debug mode holds the short way to the long one.
@@ -90,7 +93,18 @@ impl Window {
                 Action::Forward
             },
             first_time: true,
+            resent: if self.keeps_former() {
+                self.resent(arrival, rules)
+            } else {
+                None
+            },
         }
+    }
+
+    #[cold]
+    fn resent(&self, arrival: &Arrival, rules: &Rules) -> Option<super::Resent> {
+        let original = self.original(arrival, rules)?;
+        Some(original.outcome)
     }
 
     fn judge_any(&mut self, arrival: &Arrival, rules: &Rules) -> Verdict {
@@ -111,10 +125,16 @@ impl Window {
         } else {
             self.act(arrival, class, &predecessor, rules)
         };
+        let known = known || matches!(class, Class::Duplicate | Class::SequenceReuse);
         Verdict {
             class,
             action,
             first_time,
+            resent: if known {
+                None
+            } else {
+                self.resent(arrival, rules)
+            },
         }
     }
 

@@ -5,7 +5,7 @@ use super::Ack;
 pub(super) const NOT_ENOUGH_REPLICAS: i16 = 19;
 const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
 const NOT_LEADER_OR_FOLLOWER: i16 = 6;
-const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
+pub(super) const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
 const DUPLICATE_SEQUENCE_NUMBER: i16 = 46;
 const UNKNOWN_TOPIC_ID: i16 = 100;
 

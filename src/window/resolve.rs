@@ -88,6 +88,7 @@ impl Window {
             class: Class::Duplicate,
             action: Action::Replay(Ack { log_start, ..ack }),
             first_time: false,
+            resent: None,
         };
         let settled = Settled {
             wake: self.take_waited_for(),

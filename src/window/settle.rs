@@ -2,7 +2,6 @@
 
 use super::attempt::{Attempt, AttemptId, State};
 use super::fact::Fact;
-use super::judge::MIRRORS_MAX;
 use super::{Ack, AckedBy, Acks, Gap, GapKind, Link, Outcome, Realm, Rules, Time, Window, outcome};
 use crate::ids::{BatchId, NodeId};
 
@@ -66,13 +65,17 @@ impl Window {
                 settled.gap = self.left_behind(batch);
             }
             Outcome::OutOfOrder => {
-                settled.shield = self.shield(batch, attempt.as_ref(), rules);
+                let mut attempt = attempt;
+                settled.shield = self.shield(batch, attempt.as_mut(), rules);
                 if self.contradicts(batch) {
                     // After a restored fact this may be a batch that came long ago.
                     settled.disagreed = self.acked.last().is_some_and(|f| !f.is_restored());
                     self.acked.clear();
                 }
-                self.failed(attempt, 45, settled.shield.is_some(), now);
+                let shown = settled
+                    .shield
+                    .unwrap_or(outcome::OUT_OF_ORDER_SEQUENCE_NUMBER);
+                self.failed(attempt, shown, settled.shield.is_some(), now);
             }
             Outcome::Failed(code) => {
                 if code != 2 && code != 10 {
@@ -105,14 +108,19 @@ impl Window {
             self.open.retain(|a| !a.is(batch));
         }
         match self.epoch {
-            Some(epoch) if batch.epoch < epoch => return false,
+            Some(epoch) if batch.epoch < epoch => {
+                self.acknowledged_late(batch, ack, rules, now);
+                return false;
+            }
             Some(epoch) if batch.epoch == epoch => {}
             _ => {
-                if self.epoch.replace(batch.epoch).is_some()
+                let left = self.epoch.replace(batch.epoch);
+                if left.is_some()
                     && let Some(notes) = &mut self.notes
                 {
                     notes.flagged_gap = None;
                 }
+                self.leave_epoch(left, batch, rules, now);
                 self.acked.clear();
                 self.open
                     .retain(|a| a.is_sent() || a.batch.epoch >= batch.epoch);
@@ -131,7 +139,7 @@ impl Window {
             log_start < self.acked.log_start || self.acked.contradicts(batch.first, ack.offset);
         self.acked.log_start = log_start;
         if truncated {
-            self.acked.clear();
+            self.forget();
         }
         let fact = Fact {
             first: batch.first,
@@ -190,23 +198,6 @@ impl Window {
         next && !maybe_written
     }
 
-    /// The error of an open predecessor that this 45 only follows from.
-    fn shield(&self, batch: &BatchId, attempt: Option<&Attempt>, rules: &Rules) -> Option<i16> {
-        if !rules.shield45 || attempt.is_none_or(|a| a.mirrors >= MIRRORS_MAX) {
-            return None;
-        }
-        self.open
-            .iter()
-            .filter(|a| a.batch.epoch == batch.epoch && a.batch.end() == batch.first)
-            .find_map(|a| match a.state {
-                State::NotWritten {
-                    code, retriable, ..
-                } => retriable.then(|| outcome::mirrored(code)),
-                State::Unknown { .. } => Some(outcome::NOT_ENOUGH_REPLICAS),
-                State::Sent { .. } => None,
-            })
-    }
-
     /// This attempt is not in the log. Another copy of it says more, if there is one.
     fn failed(&mut self, attempt: Option<Attempt>, code: i16, retriable: bool, now: Time) {
         self.gate = None;
@@ -216,7 +207,6 @@ impl Window {
             retriable,
             at: now,
         };
-        let shielded = u8::from(code == 45 && retriable);
         if let Some(copy) = self.copy_of(&attempt) {
             copy.mirrors = copy.mirrors.max(attempt.mirrors);
             if matches!(copy.state, State::NotWritten { .. }) {
@@ -224,11 +214,7 @@ impl Window {
             }
             return;
         }
-        self.open.push(Attempt {
-            state,
-            mirrors: attempt.mirrors + shielded,
-            ..attempt
-        });
+        self.open.push(Attempt { state, ..attempt });
     }
 
     fn unknown(&mut self, attempt: Option<Attempt>, candidate: Option<i64>, now: Time) {

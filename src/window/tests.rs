@@ -1,5 +1,6 @@
 //! The rows of SEMANTICS 7.3 and 7.4, one claim each.
 
+mod bumps;
 mod resolve;
 
 use super::*;
@@ -724,20 +725,6 @@ fn a_45_behind_an_unknown_attempt_proves_nothing() {
     let again = w.send(batch(0, 20, 10));
     assert!(!w.fail(again, 45).disagreed);
     assert!(matches!(w.action(batch(0, 10, 10)), Action::Replay(_)));
-}
-
-#[test]
-fn a_45_that_follows_from_an_open_batch_can_be_shielded_three_times() {
-    let mut w = World::new();
-    w.rules.shield45 = true;
-    w.acked(1);
-    let head = w.send(batch(0, 10, 10));
-    let tail = w.send(batch(0, 20, 10));
-    let _ = w.fail(head, 6);
-    assert_eq!(w.fail(tail, 45).shield, Some(6));
-    w.rules.shield45 = false;
-    let tail = w.arrival(batch(0, 20, 10));
-    assert_eq!(w.window.judge(&tail, &w.rules).action, Action::Mirror(6));
 }
 
 #[test]

@@ -7,8 +7,9 @@ use bytes::Bytes;
 
 use super::batch::{self, Batch, Odd};
 use super::cursor::{self, Cursor, Splice, field};
+use super::frame;
 use super::schema::{self, Field, Role, Value, Visitor};
-use super::{WireError, api, frame, header};
+use super::{WireError, api, header};
 
 /// The newest version that is walked.
 pub const NEWEST: i16 = 13;
@@ -261,7 +262,7 @@ impl Walk {
     }
 }
 
-fn check_version(version: i16, oldest: i16) -> Result<(), WireError> {
+pub(super) fn check_version(version: i16, oldest: i16) -> Result<(), WireError> {
     if (oldest..=NEWEST).contains(&version) {
         return Ok(());
     }
@@ -298,8 +299,6 @@ pub struct PartitionReply<'a> {
     pub log_append_time: i64,
     /// The first offset of the log, from version 5 on.
     pub log_start_offset: Option<i64>,
-    /// Where in the frame the error stands.
-    error_at: usize,
 }
 
 /// Calls `f` for each partition that a response frame answers; returns whether
@@ -384,7 +383,6 @@ fn wordless<'a>(
         base_offset: offset(i64::from_be_bytes(field::<6, 8, WORDLESS>(bytes))),
         log_append_time: i64::from_be_bytes(field::<14, 8, WORDLESS>(bytes)),
         log_start_offset: offset(i64::from_be_bytes(field::<22, 8, WORDLESS>(bytes))),
-        error_at: cursor.at() + 4,
     };
     cursor.pass(WORDLESS);
     Some(reply)
@@ -403,7 +401,6 @@ fn reply<'a>(
     let reply = PartitionReply {
         topic,
         partition,
-        error_at: cursor.at(),
         error: cursor.int16("an error code")?,
         base_offset: offset(cursor.int64("a base offset")?),
         log_append_time: cursor.int64("a log append time")?,
@@ -427,26 +424,6 @@ fn reply<'a>(
         cursor.tags()?;
     }
     Ok(reply)
-}
-
-/// The response `frame` with other errors for the partitions that `code` names
-/// one for; whole, length first.
-pub fn recode(
-    version: i16,
-    frame: &[u8],
-    mut code: impl FnMut(TopicRef<'_>, i32) -> Option<i16>,
-) -> Result<Bytes, WireError> {
-    let mut patches = Vec::new();
-    replies(version, frame, |reply| {
-        patches.extend(code(reply.topic, reply.partition).map(|code| (reply.error_at, code)));
-    })?;
-    let mut whole = frame::with_length(frame);
-    for (at, code) in patches {
-        if let Some(place) = whole.get_mut(4 + at..4 + at + 2) {
-            place.copy_from_slice(&code.to_be_bytes());
-        }
-    }
-    Ok(whole.into())
 }
 
 /// The response `frame` with success at `found`'s offset and append time for

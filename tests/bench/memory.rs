@@ -257,6 +257,7 @@ fn longest_wait(ledger: &Ledger, done: &AtomicBool) -> Duration {
             link: ledger.link(),
             now: ledger.time(Instant::now()),
             patient: true,
+            old: false,
         };
         let began = Instant::now();
         let verdict = ledger.judge(key, &arrival);

@@ -51,6 +51,10 @@ fn batch_headers_are_read_as_kafka_wrote_them() {
                 .map(|field| fields[field].as_i64().unwrap());
                 assert_eq!(found, wanted, "{name}");
                 assert_eq!(Value::from(read.transactional), fields["transactional"]);
+                let mut bare = bytes.clone();
+                bare[43..57].fill(0);
+                let whole = crc32c::crc32c(&bare[21..]);
+                assert_eq!(id.neutral_crc(), whole, "{name}");
             }
         }
     }

@@ -213,11 +213,16 @@ fn an_unannounced_epoch_is_told_once_on_whichever_partition_it_shows_first() {
     let world = World::new(&[]);
     let mut pair = world.informed();
     pair.write(&produce(0), 0);
-    told(&mut pair, &of(&of_epoch(1, 0)), 0, 1);
+    told(&mut pair, &of(&anew(1)), 0, 1);
     let elsewhere = Produce::to(&orders(), 1, of_epoch(1, 0).bytes());
     told(&mut pair, &elsewhere, 0, 0);
     check_event(&world, &event("epoch_bump", None, 1, 0));
     assert_eq!(world.gauge("hapax_producer_epoch_bumps_total"), 1.0);
+}
+
+/// The first batch of an epoch, whose records were not sent before.
+fn anew(epoch: i16) -> Batch {
+    Batch::of(PRODUCER, epoch, 0, [format!("of epoch {epoch}")])
 }
 
 /// InitProducerId, answered with this epoch.
@@ -245,7 +250,7 @@ fn an_epoch_that_a_coordinator_announced_is_no_bump() {
     init(&mut pair, "tx", 0, 0);
     told(&mut pair, &produce(0), 0, 0);
     init(&mut pair, "tx", 0, 1);
-    told(&mut pair, &of(&of_epoch(1, 0)), 0, 1);
+    told(&mut pair, &of(&anew(1)), 0, 1);
     assert_eq!(world.events(), []);
     assert_eq!(world.gauge("hapax_producer_ids_issued_total"), 2.0);
     // KIP-890: each EndTxn answers the next epoch.
@@ -263,7 +268,7 @@ fn an_epoch_that_a_coordinator_announced_is_no_bump() {
     pair.client
         .receive::<EndTxnRequest>(5, correlation)
         .unwrap();
-    told(&mut pair, &of(&of_epoch(2, 0)), 0, 2);
+    told(&mut pair, &of(&anew(2)), 0, 2);
     assert_eq!(world.events(), []);
 }
 

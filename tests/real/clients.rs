@@ -1,6 +1,6 @@
 //! The client programs of `tests/clients`, run with one command line.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -17,6 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(240);
 pub(crate) enum Client {
     Java,
     Confluent,
+    /// librdkafka too, told each step by [`Running::tell`].
+    Steps,
     FranzGo,
     Sarama,
     Kcat,
@@ -83,16 +85,19 @@ impl Client {
                     .arg("Client");
                 command
             }
-            Self::Confluent => {
-                let mut command = Command::new(installed("venv/bin/python", "python"));
-                command.arg(source("clients/python/client.py"));
-                command
-            }
+            Self::Confluent => python("clients/python/client.py"),
+            Self::Steps => python("clients/python/steps.py"),
             Self::FranzGo => Command::new(installed("client-go", "go")),
             Self::Sarama => Command::new(installed("client-sarama", "go")),
             Self::Kcat => Command::new(source("clients/kcat/client")),
         }
     }
+}
+
+fn python(program: &str) -> Command {
+    let mut command = Command::new(installed("venv/bin/python", "python"));
+    command.arg(source(program));
+    command
 }
 
 /// What a client has printed so far.
@@ -142,6 +147,12 @@ impl Running {
             self.what,
             all.len()
         );
+    }
+
+    /// Writes a line to its input.
+    pub(crate) fn tell(&mut self, step: &str) {
+        let input = self.input.as_mut().expect("its input is open");
+        writeln!(input, "{step}").expect("it reads its input");
     }
 
     /// How many lines it has printed.

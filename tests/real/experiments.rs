@@ -789,7 +789,7 @@ fn size(length: usize) -> u64 {
 fn client_name(client: Client) -> &'static str {
     match client {
         Client::Java => "Java 4.4.0",
-        Client::Confluent => "librdkafka 2.16",
+        Client::Confluent | Client::Steps => "librdkafka 2.16",
         Client::FranzGo => "franz-go 1.22.3",
         Client::Sarama => "sarama 1.61.1",
         Client::Kcat => "librdkafka 2.0 (kcat)",

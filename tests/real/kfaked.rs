@@ -18,6 +18,11 @@ pub(crate) struct Kfaked {
 impl Kfaked {
     /// `nodes` brokers with a topic of one partition.
     pub(crate) fn start(nodes: u16, topic: &str) -> Self {
+        Self::with_partitions(nodes, topic, 1)
+    }
+
+    /// The same with more partitions.
+    pub(crate) fn with_partitions(nodes: u16, topic: &str, partitions: u32) -> Self {
         let first = free_ports(nodes + 1);
         let ports: Vec<u16> = (first..first + nodes).collect();
         let list: Vec<String> = ports.iter().map(u16::to_string).collect();
@@ -29,7 +34,7 @@ impl Kfaked {
                 "-admin",
                 &admin,
                 "-topic",
-                &format!("{topic}:1"),
+                &format!("{topic}:{partitions}"),
             ])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -77,6 +82,14 @@ impl Kfaked {
         self.post(
             "/fault",
             &json!({ "keys": [0], "topic": topic, "err": error, "count": count }),
+        );
+    }
+
+    /// The same for one of its partitions.
+    pub(crate) fn fail_partition(&self, topic: &str, partition: u32, error: &str, count: u32) {
+        self.post(
+            "/fault",
+            &json!({ "keys": [0], "topic": topic, "partitions": [partition], "err": error, "count": count }),
         );
     }
 

@@ -7,11 +7,15 @@
 #[cfg(test)]
 mod addresses;
 #[cfg(test)]
+mod bumps;
+#[cfg(test)]
 mod check;
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
 mod cluster;
+#[cfg(test)]
+mod door;
 #[cfg(test)]
 mod experiments;
 #[cfg(test)]
