@@ -40,6 +40,8 @@ pub enum Kind {
     Disagreement,
     /// A broker gave an offset out again: its log was cut.
     LogTruncated,
+    /// A client does not do what a policy of the topic requires.
+    PolicyViolation,
 }
 
 impl Kind {
@@ -56,6 +58,7 @@ impl Kind {
             Self::FencedProducer(_) => EventName::FencedProducer,
             Self::Disagreement => EventName::Disagreement,
             Self::LogTruncated => EventName::LogTruncated,
+            Self::PolicyViolation => EventName::PolicyViolation,
         }
     }
 
@@ -76,7 +79,8 @@ impl Kind {
             | Self::StaleEpoch
             | Self::EpochBump
             | Self::Disagreement
-            | Self::LogTruncated => None,
+            | Self::LogTruncated
+            | Self::PolicyViolation => None,
         }
     }
 
@@ -95,6 +99,7 @@ impl Kind {
             Self::FencedProducer(_) => &ours::FENCED_PRODUCER,
             Self::Disagreement => &ours::DISAGREEMENT,
             Self::LogTruncated => &ours::LOG_TRUNCATED,
+            Self::PolicyViolation => &explain::POLICY_VIOLATION,
         }
     }
 }
@@ -240,7 +245,8 @@ impl Events {
             | Kind::Overlap
             | Kind::StaleEpoch
             | Kind::Disagreement
-            | Kind::LogTruncated => {}
+            | Kind::LogTruncated
+            | Kind::PolicyViolation => {}
         }
     }
 
@@ -391,6 +397,7 @@ impl LogLine {
                 event_line!(warn, recorded, "broker forgot what it acknowledged");
             }
             Kind::LogTruncated => event_line!(warn, recorded, "log of the broker was cut"),
+            Kind::PolicyViolation => event_line!(warn, recorded, "policy of a topic violated"),
         }
     }
 }

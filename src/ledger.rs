@@ -204,14 +204,14 @@ impl Ledger {
             let verdict = Window::new(arrival.now).judge(arrival, &self.rules);
             let ticket = match verdict.action {
                 Action::Forward => self.commit(key, arrival, &verdict),
-                Action::Hold | Action::Replay(_) | Action::Mirror(_) => None,
+                Action::Hold | Action::Replay(_) | Action::Mirror(_) | Action::Refuse(_) => None,
             };
             return Admission { verdict, ticket };
         };
         let verdict = window.judge(arrival, &self.rules);
         let committed = match verdict.action {
             Action::Forward => window.commit(arrival, &verdict),
-            Action::Hold | Action::Replay(_) | Action::Mirror(_) => None,
+            Action::Hold | Action::Replay(_) | Action::Mirror(_) | Action::Refuse(_) => None,
         };
         drop(window);
         Admission {
@@ -244,6 +244,13 @@ impl Ledger {
     pub fn mirrored(&self, key: WindowKey, arrival: &Arrival, verdict: &Verdict, code: i16) {
         if let Some(mut window) = self.windows.get_mut(&key) {
             window.mirrored(arrival, verdict, code);
+        }
+    }
+
+    /// Notes that a judged batch was refused.
+    pub fn refused(&self, key: WindowKey, arrival: &Arrival, verdict: &Verdict) {
+        if let Some(mut window) = self.windows.get_mut(&key) {
+            window.refused(arrival, verdict);
         }
     }
 

@@ -187,6 +187,7 @@ pub struct TopicMetrics {
     sequence_errors: Labelled<SequenceError>,
     /// Records that a gap says are missing.
     pub missing_records: IntCounter,
+    policy_violations: Labelled<Policy>,
     tallies: tally::TopicTallies,
 }
 
@@ -345,6 +346,20 @@ labels! {
         Disagreement = "disagreement",
         /// A broker gave an offset out again: its log was cut.
         LogTruncated = "log_truncated",
+        /// A client does not do what a policy of the topic requires.
+        PolicyViolation = "policy_violation",
+    }
+}
+
+labels! {
+    /// What a policy requires.
+    Policy = "policy" {
+        /// A producer id.
+        Idempotence = "idempotence",
+        /// acks=all.
+        AcksAll = "acks_all",
+        /// A transaction.
+        Transactional = "transactional",
     }
 }
 
@@ -375,6 +390,8 @@ labels! {
         Protocol = "protocol",
         /// TLS failed.
         Tls = "tls",
+        /// A policy refused what asks for no answer.
+        Policy = "policy",
     }
 }
 
@@ -595,6 +612,7 @@ struct Topics {
     batches: IntCounterVec,
     records: IntCounterVec,
     missing_records: IntCounterVec,
+    policy_violations: IntCounterVec,
     broker_errors: IntCounterVec,
     max: usize,
     by_name: Mutex<HashMap<Box<str>, Arc<TopicMetrics>>>,
@@ -618,6 +636,11 @@ impl Topics {
                 "hapax_missing_records_total",
                 "Records that gaps say are missing, by topic. Look for the producer in /api/v1/events: it gave up on a batch.",
                 &[TOPIC],
+            ),
+            policy_violations: family(
+                "hapax_policy_violations_total",
+                "Batches without what a policy of their topic requires, refused in mode enforce and forwarded in the others. Find the client in /api/v1/events before you enforce.",
+                &[TOPIC, Policy::NAME],
             ),
             broker_errors: family(
                 "hapax_broker_sequence_errors_total",
@@ -660,6 +683,9 @@ impl Topics {
             }),
             sequence_errors: totals.sequence_errors.clone(),
             missing_records: self.missing_records.with_label_values(&[name]),
+            policy_violations: Labelled::of(|policy| {
+                self.policy_violations.with_label_values(&[name, policy])
+            }),
             tallies: tally::TopicTallies::default(),
         }
     }
@@ -846,7 +872,7 @@ mod tests {
     fn labels_are_never_an_identity() {
         let allowed = [
             "version", "revision", "rustc", "cause", "node", "api", "outcome", "side", "verdict",
-            "error", "topic", "kind", "event", "source", "reason", "limit", "label",
+            "error", "topic", "kind", "event", "source", "reason", "limit", "label", "policy",
         ];
         for family in families() {
             for label in family.get_metric().iter().flat_map(|m| m.get_label()) {

@@ -13,6 +13,7 @@ mod moment;
 mod outbox;
 mod pipeline;
 mod produce;
+mod refuse;
 mod reply;
 mod route;
 mod settle;
@@ -266,6 +267,10 @@ impl Session {
         match end {
             _ if self.orphan.is_some() => {}
             End::ClientLost(_) => self.last_quiet_requests().await,
+            End::Refused(_) => {
+                self.last_quiet_requests().await;
+                self.last_bytes().await;
+            }
             _ => self.last_bytes().await,
         }
     }

@@ -37,6 +37,7 @@ use std::time::Duration;
 
 pub use attempt::{AttemptId, OPEN_MAX};
 pub use fact::{Ack, AckedBy};
+pub use judge::INVALID_PRODUCER_EPOCH;
 pub use outcome::{Outcome, classify};
 pub use settle::{Sender, Settled};
 
@@ -98,6 +99,8 @@ pub enum Mode {
     Observe,
     /// Duplicates are absorbed, order is kept.
     Absorb,
+    /// The same, and a batch is refused that is proven stale.
+    Enforce,
 }
 
 /// The operator's choices that windows follow.
@@ -197,6 +200,8 @@ pub enum Action {
     Replay(Ack),
     /// Answer it with this error code; it was not forwarded.
     Mirror(i16),
+    /// Answer it with this error code, for good: it is proven wrong.
+    Refuse(i16),
 }
 
 /// A judgement: what the batch is, and what is to be done.
@@ -240,6 +245,8 @@ struct Notes {
     blind_end: Option<Sequence>,
     /// CRC of the batch whose sequence re-use was flagged last.
     flagged_crc: u32,
+    /// CRC of the batch that was refused last.
+    refused_crc: u32,
     /// The missing sequence that was flagged last in this epoch.
     flagged_gap: Option<Sequence>,
     absorbed: u32,
@@ -253,6 +260,7 @@ impl Notes {
     const NONE: Self = Self {
         blind_end: None,
         flagged_crc: 0,
+        refused_crc: 0,
         flagged_gap: None,
         absorbed: 0,
         gaps: 0,
@@ -348,6 +356,12 @@ impl Window {
         let notes = self.notes_mut();
         notes.absorbed = notes.absorbed.saturating_add(1);
         self.gate = None;
+    }
+
+    /// Notes that the batch was refused, which says nothing of any other.
+    pub fn refused(&mut self, arrival: &Arrival, verdict: &Verdict) {
+        self.note(arrival, verdict);
+        self.notes_mut().refused_crc = arrival.batch.crc;
     }
 
     /// Forgets every fact: the log is not the one they were about.

@@ -13,9 +13,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["hapax"]),
     ("lib", &["listen"]),
     ("cli", &["config", "explain", "metrics"]),
-    ("config", &["ids"]),
+    ("config", &["ids", "policy"]),
     ("logging", &["config"]),
     ("ids", &[]),
+    ("policy", &[]),
     ("ports", &[]),
     ("window", &["ids"]),
     ("wire", &["ids"]),
@@ -31,7 +32,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "session",
         &[
-            "config", "events", "ids", "ledger", "metrics", "timers", "upstream", "window", "wire",
+            "config", "events", "ids", "ledger", "metrics", "policy", "timers", "upstream",
+            "window", "wire",
         ],
     ),
     ("workers", &["session", "timers"]),
@@ -57,6 +59,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// Sources that decide without a clock, a socket, a lock, chance or a log.
 const PURE: &[&str] = &[
     "src/ids.rs",
+    "src/policy.rs",
     "src/window.rs",
     "src/window/",
     "src/wire.rs",

@@ -20,6 +20,7 @@ use super::{
     AddressMap, AdminConfig, Config, Conflict, Limits, LogConfig, ParseError, SequenceConfig,
     Timeouts,
 };
+use crate::policy::Policies;
 
 /// The effective configuration: what every key is, and who says so.
 #[derive(Clone, Debug)]
@@ -284,6 +285,7 @@ impl Settings {
                 shield45: self.get("sequence.shield45"),
                 absorb_transactional: self.get("sequence.absorbTransactional"),
             },
+            policies: Policies::new(self.get("policies")),
             limits: Limits {
                 connections: self.get("limits.connections"),
                 frame_bytes: self.get("limits.frameBytes"),

@@ -13,6 +13,7 @@ mod support;
 mod addresses;
 mod attack;
 mod broker;
+mod enforce;
 mod flow;
 mod insight;
 mod orders;

@@ -172,6 +172,18 @@ impl Running {
         errors
     }
 
+    /// Waits for its end, which must not be a good one: the lines that it printed.
+    #[track_caller]
+    pub(crate) fn gives_up(self) -> Vec<Value> {
+        let (client, what) = (self.client, self.what.clone());
+        let (status, lines, errors) = self.end();
+        assert!(
+            !status.success(),
+            "{client:?} {what} succeeds: {lines:?} {errors}"
+        );
+        lines
+    }
+
     /// kill -9: what it had printed.
     pub(crate) fn kill(mut self) -> Vec<Value> {
         self.child.kill().expect("a child that runs can be killed");

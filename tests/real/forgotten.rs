@@ -116,7 +116,7 @@ fn acked_at(connection: &mut Connection, topic: &str, batch: &Bytes) -> i64 {
 }
 
 /// Kafka forgets a producer by the time of its last record.
-fn wait_until_forgotten(cluster: &Cluster, topic: &str) {
+pub(crate) fn wait_until_forgotten(cluster: &Cluster, topic: &str) {
     let mut connection = cluster.connect(0);
     let topic = TopicRequest::default()
         .with_name(topic_name(topic))

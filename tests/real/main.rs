@@ -13,6 +13,8 @@ mod clients;
 #[cfg(test)]
 mod cluster;
 #[cfg(test)]
+mod enforce;
+#[cfg(test)]
 mod experiments;
 #[cfg(test)]
 mod faults;
