@@ -66,7 +66,7 @@ impl Client {
         }
     }
 
-    fn command(self) -> Command {
+    pub(crate) fn command(self) -> Command {
         match self {
             Self::Java => {
                 let classes = installed("java", "clients");

@@ -181,6 +181,12 @@ impl Cluster {
         self.script(&["kill", &(i + 1).to_string(), "TERM"], |_| {});
     }
 
+    /// Stops a node where it stands, or lets it go on.
+    pub(crate) fn pause(&self, i: usize, stopped: bool) {
+        let signal = if stopped { "STOP" } else { "CONT" };
+        self.script(&["kill", &(i + 1).to_string(), signal], |_| {});
+    }
+
     /// Starts a killed node on its data.
     pub(crate) fn restart(&self, i: usize) {
         self.script(&["restart", &(i + 1).to_string()], |_| {});
