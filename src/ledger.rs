@@ -247,11 +247,11 @@ impl Ledger {
         }
     }
 
-    /// Notes that a judged batch was refused.
-    pub fn refused(&self, key: WindowKey, arrival: &Arrival, verdict: &Verdict) {
-        if let Some(mut window) = self.windows.get_mut(&key) {
-            window.refused(arrival, verdict);
-        }
+    /// Notes that a judged batch was refused. Returns where the log began,
+    /// where that is known.
+    pub fn refused(&self, key: WindowKey, arrival: &Arrival, verdict: &Verdict) -> Option<i64> {
+        let mut window = self.windows.get_mut(&key)?;
+        window.refused(arrival, verdict)
     }
 
     /// Settles a batch that left, and wakes who waited for it.

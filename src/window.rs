@@ -359,9 +359,11 @@ impl Window {
     }
 
     /// Notes that the batch was refused, which says nothing of any other.
-    pub fn refused(&mut self, arrival: &Arrival, verdict: &Verdict) {
+    /// Returns where the log began, which brokers say beside the error.
+    pub fn refused(&mut self, arrival: &Arrival, verdict: &Verdict) -> Option<i64> {
         self.note(arrival, verdict);
         self.notes_mut().refused_crc = arrival.batch.crc;
+        (self.acked.log_start >= 0).then_some(self.acked.log_start)
     }
 
     /// Forgets every fact: the log is not the one they were about.

@@ -532,7 +532,9 @@ impl World {
                 );
             }
             Action::Forward => self.forward(name, &arrival, &verdict),
-            Action::Refuse(_) => self.window.refused(&arrival, &verdict),
+            Action::Refuse(_) => {
+                self.window.refused(&arrival, &verdict);
+            }
             Action::Replay(_) => self.window.absorbed(&arrival, &verdict),
             Action::Mirror(code) => {
                 self.window.mirrored(&arrival, &verdict, code);

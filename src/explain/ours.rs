@@ -217,8 +217,8 @@ pub static EPOCH_BUMP: Explanation = Explanation {
 pub static FENCED_PRODUCER: Explanation = Explanation {
     name: "fenced_producer",
     says: "A transactional producer was shut out: there is a newer epoch of it.",
-    raised: "hapax, when a broker or coordinator answers a transactional producer 47 or 90; \
-             once for each producer id and epoch.",
+    raised: "hapax, when a broker or coordinator answers a transactional producer 47 or 90, or \
+             hapax itself does in mode enforce; once for each producer id and epoch.",
     causes: &[
         "A second instance with the same transactional.id.",
         "A transaction that took longer than transaction.timeout.ms.",

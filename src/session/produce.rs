@@ -488,8 +488,11 @@ impl Session {
         let mut answers = Vec::new();
         for part in parts {
             if let Action::Refuse(code) = part.action() {
-                self.note_refused(part);
-                answers.push(part.refused(code));
+                let log_start_offset = self.note_refused(part);
+                answers.push(Answer {
+                    log_start_offset,
+                    ..part.refused(code)
+                });
                 continue;
             }
             let Some((key, arrival, verdict)) = &part.verdict else {

@@ -160,8 +160,9 @@ impl Session {
         producer.is_some_and(|producer| producer.outranks(tracked.id.epoch))
     }
 
-    /// Counts a refused batch and tells of it.
-    pub(super) fn note_refused(&mut self, part: &Part) {
+    /// Counts a refused batch and tells of it. Returns where the log begins,
+    /// as far as that is known and a broker would say it.
+    pub(super) fn note_refused(&mut self, part: &Part) -> Option<i64> {
         if let Some(Refusal::Policy(lacks)) = part.refusal {
             self.tell_violation(part, lacks, true);
         }
@@ -179,9 +180,9 @@ impl Session {
         let refused = metrics::Verdict::Refused;
         let Some((key, arrival, verdict)) = stale else {
             part.topic.metrics.batch(refused, records(&part.batch));
-            return;
+            return None;
         };
-        self.shared.ledger.refused(key, &arrival, &verdict);
+        let log_start = self.shared.ledger.refused(key, &arrival, &verdict);
         self.tell_verdict(part, &arrival, &verdict, refused);
         let batch = &arrival.batch;
         let news = arrival.transactional
@@ -195,6 +196,7 @@ impl Session {
             };
             self.record_for(&part.topic, part.partition, batch, event);
         }
+        log_start
     }
 
     /// Counts what a forwarded batch lacks: mode enforce would refuse it.

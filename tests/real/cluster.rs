@@ -178,13 +178,12 @@ impl Cluster {
 
     /// A clean stop, by SIGTERM: the node writes down what it knows of its producers.
     pub(crate) fn stop(&self, i: usize) {
-        self.script(&["kill", &(i + 1).to_string(), "TERM"], |_| {});
+        self.signal(i, "TERM");
     }
 
-    /// Stops a node where it stands, or lets it go on.
-    pub(crate) fn pause(&self, i: usize, stopped: bool) {
-        let signal = if stopped { "STOP" } else { "CONT" };
-        self.script(&["kill", &(i + 1).to_string(), signal], |_| {});
+    /// Sends a node a signal; unless that is STOP or CONT, waits for its end.
+    pub(crate) fn signal(&self, i: usize, name: &str) {
+        self.script(&["kill", &(i + 1).to_string(), name], |_| {});
     }
 
     /// Starts a killed node on its data.

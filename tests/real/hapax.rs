@@ -265,7 +265,7 @@ impl Hapax {
     pub(crate) fn sigterm(&self) {
         let status = Command::new("kill")
             .arg("-TERM")
-            .arg(self.child.id().to_string())
+            .arg(self.pid().to_string())
             .status();
         assert!(status.expect("kill runs").success());
     }

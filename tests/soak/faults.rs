@@ -95,9 +95,9 @@ impl Trouble<'_> {
                 self.cluster.restart(node);
             }
             Fault::Pause => {
-                self.cluster.pause(node, true);
+                self.cluster.signal(node, "STOP");
                 pause(Duration::from_millis(1000 + self.random.below(7000)));
-                self.cluster.pause(node, false);
+                self.cluster.signal(node, "CONT");
             }
             Fault::Move => self.move_leaders(),
         }
