@@ -368,13 +368,16 @@ impl Session {
     }
 
     fn judge_once(&mut self, parts: &mut [Part], terms: Terms, patient: bool) {
+        let enforces = self.enforces();
         for part in parts {
             if let Some((key, arrival)) = self.question(part, terms, patient) {
                 let verdict = self.shared.ledger.judge(key, &arrival);
                 part.verdict = Some((key, arrival, verdict));
-                part.doubt();
             }
-            part.refusal = self.refusal(part);
+            if enforces {
+                part.doubt();
+                part.refusal = self.refusal(part);
+            }
         }
     }
 

@@ -89,7 +89,7 @@ fn granted(acks: Option<Acks>) -> Requirements {
 }
 
 impl Session {
-    fn enforces(&self) -> bool {
+    pub(super) fn enforces(&self) -> bool {
         self.shared.ledger.rules().mode == Mode::Enforce
     }
 
@@ -117,13 +117,10 @@ impl Session {
         self.enforces() && (!part.lacks.is_empty() || self.outranked(part))
     }
 
-    /// Why a batch that its window has judged is not for the broker. Policies
-    /// hold for clients that have not proven anything as well: a handshake
+    /// Why a batch that its window has judged is not for the broker, in mode
+    /// enforce. Policies hold for clients that have not proven anything as well: a handshake
     /// that a plaintext listener refuses would be the way around them.
     pub(super) fn refusal(&mut self, part: &Part) -> Option<Refusal> {
-        if !self.enforces() {
-            return None;
-        }
         if let Some((_, _, verdict)) = &part.verdict
             && matches!(verdict.action, Action::Replay(_) | Action::Refuse(_))
         {

@@ -485,14 +485,14 @@ fn what_comes_with_a_refused_batch_in_an_old_request_comes_again() {
     pair.barrier();
 }
 
-/// Batches of 64 KiB for several partitions, as a large request has them.
+/// Batches of 100 KiB for several partitions, as a large request has them.
 fn large(batches: &[(i32, Option<i32>)]) -> Produce {
     let partitions = batches.iter().map(|(partition, sequence)| {
         let mut batch = match sequence {
             Some(sequence) => of_epoch(0, *sequence),
             None => without_producer("1"),
         };
-        batch.payload = Some(vec![7; 64 << 10]);
+        batch.payload = Some(vec![7; 100 << 10]);
         (*partition, Some(batch.bytes()))
     });
     Produce::of(vec![(orders(), partitions.collect())])
@@ -533,7 +533,7 @@ fn what_cannot_be_collected_is_cut_off_before_the_broker_has_it_whole() {
     pair.write(&large(&[(0, Some(0))]), 5);
     let frame = begin(&mut pair, &large(&[(0, Some(1)), (1, None)]), 66 << 10);
     // The first bytes are at the broker: it is too late to take them back.
-    pair.broker.stream.peek(&mut [0]).unwrap();
+    assert_eq!(pair.broker.stream.peek(&mut [0]).unwrap(), 1);
     let _ = pair.client.send_raw(&frame[66 << 10..]);
     assert!(pair.client.is_closed(SOON));
     let mut at_broker = Vec::new();
@@ -551,6 +551,57 @@ fn what_cannot_be_collected_is_cut_off_before_the_broker_has_it_whole() {
 }
 
 #[test]
+fn what_cannot_be_collected_and_begins_with_a_violation_does_not_reach_the_broker() {
+    let flags = [
+        "--policies=orders=idempotence",
+        "--limits-collected-bytes=0",
+    ];
+    let world = World::of("enforce", &flags);
+    let mut pair = world.informed();
+    let request = large(&[(0, None), (1, Some(0))]);
+    let frame = begin(&mut pair, &request, 66 << 10);
+    let _ = pair.client.send_raw(&frame[66 << 10..]);
+    assert!(pair.client.is_closed(SOON));
+    pair.broker.assert_ended();
+    assert_eq!(violations(&world, "idempotence"), 1.0);
+}
+
+/// A stale batch of a request that streams is seen when other bytes of it have
+/// left. Its retry is collected, and told.
+#[test]
+fn a_stale_batch_in_a_streamed_request_is_cut_off_and_then_refused() {
+    let world = World::of("enforce", &[]);
+    let mut pair = world.informed();
+    let both = |epoch: i16, sequence: i32, stale: Option<(i16, i32)>| {
+        let of = |(epoch, sequence): (i16, i32)| {
+            let mut batch = of_epoch(epoch, sequence);
+            batch.payload = Some(vec![7; 100 << 10]);
+            Some(batch.bytes())
+        };
+        let newest = (epoch, sequence);
+        let partitions = vec![(0, of(newest)), (1, of(stale.unwrap_or(newest)))];
+        Produce::of(vec![(orders(), partitions)])
+    };
+    pair.write(&both(0, 0, None), 5);
+    pair.write(&both(1, 0, None), 6);
+    let request = both(1, 1, Some((0, 1)));
+    let frame = begin(&mut pair, &request, 66 << 10);
+    assert_eq!(pair.broker.stream.peek(&mut [0]).unwrap(), 1);
+    let _ = pair.client.send_raw(&frame[66 << 10..]);
+    assert!(pair.client.is_closed(SOON));
+    let mut at_broker = Vec::new();
+    let _ = pair.broker.stream.read_to_end(&mut at_broker);
+    assert!(at_broker.len() < frame.len(), "the broker has all of it");
+    let mut again = world.pair();
+    let owed = again.send(&request);
+    let asked = again.broker.next();
+    assert_eq!(asked.sequences(), [(0, 1)]);
+    again.broker.ack(&asked, 7);
+    let codes = codes(&again.receive(&owed));
+    assert_eq!(codes, [(0, 0), (1, INVALID_PRODUCER_EPOCH)]);
+}
+
+#[test]
 fn a_large_request_that_no_policy_can_refuse_streams_as_before() {
     for policies in ["--policies=other=idempotence", "--policies=*=acks_all"] {
         let world = World::of("enforce", &[policies]);
@@ -558,7 +609,7 @@ fn a_large_request_that_no_policy_can_refuse_streams_as_before() {
         pair.write(&large(&[(0, Some(0)), (1, Some(0))]), 5);
         let request = large(&[(0, Some(1)), (1, Some(1))]);
         let frame = begin(&mut pair, &request, 66 << 10);
-        pair.broker.stream.peek(&mut [0]).unwrap();
+        assert_eq!(pair.broker.stream.peek(&mut [0]).unwrap(), 1);
         pair.client.send_raw(&frame[66 << 10..]).unwrap();
         let asked = pair.broker.next();
         assert!(asked.frame == frame[4..], "other bytes arrived");
