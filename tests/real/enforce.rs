@@ -11,8 +11,11 @@ use crate::cluster::{Cluster, Options, assert_once_in_order};
 use crate::forgotten::wait_until_forgotten;
 use crate::hapax::{Hapax, Ports, Route};
 use crate::raw::{Connection, batch_in_epoch, topic_name};
+use crate::tools::wait_for;
 
+const NOT_LEADER_OR_FOLLOWER: i16 = 6;
 const INVALID_PRODUCER_EPOCH: i16 = 47;
+
 /// What the batches of a zombie come to: one of its own epoch, one of the
 /// next, and then again one of its own once Kafka has forgotten both.
 struct Zombie {
@@ -33,7 +36,11 @@ fn zombie(cluster: &Cluster, topic: &str, bootstrap: &str) -> Zombie {
         let batch = batch_in_epoch(epoch, producer, sequence, ms(time), &value);
         client.produce(topic, &batch).error_code
     };
-    assert_eq!(produce(0, 0, now), 0);
+    // The metadata names a leader a moment before it leads.
+    let first = wait_for("the first batch", Duration::from_secs(20), || {
+        Some(produce(0, 0, now)).filter(|code| *code != NOT_LEADER_OR_FOLLOWER)
+    });
+    assert_eq!(first, 0);
     assert_eq!(produce(1, 0, now), 0);
     let remembered = produce(0, 1, now);
     // Kafka forgets a producer by the time of its last record.
