@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use self::settings::Settings;
+use crate::policy::Policies;
 
 pub use self::parse::{
     AddressMap, Advertised, HostPort, Mapping, ParseError, parse_directory, parse_duration,
@@ -46,6 +47,8 @@ pub struct Config {
     pub mode: Mode,
     /// `sequence.*`.
     pub sequence: SequenceConfig,
+    /// `policies`: what producers have to do, by topic.
+    pub policies: Policies,
     /// `limits.*`.
     pub limits: Limits,
     /// `timeouts.*`.
@@ -74,6 +77,8 @@ pub enum Mode {
     /// Answer retries of acknowledged batches.
     #[default]
     Absorb,
+    /// The same, and refuse what is proven wrong or against a policy.
+    Enforce,
 }
 
 impl fmt::Display for Mode {
@@ -81,6 +86,7 @@ impl fmt::Display for Mode {
         f.write_str(match self {
             Self::Observe => "observe",
             Self::Absorb => "absorb",
+            Self::Enforce => "enforce",
         })
     }
 }

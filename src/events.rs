@@ -46,6 +46,8 @@ pub enum Kind {
     EpochResend(Original),
     /// Error 45 was shown as the error of the batch before it.
     Shielded,
+    /// A client does not do what a policy of the topic requires.
+    PolicyViolation,
 }
 
 impl Kind {
@@ -65,6 +67,7 @@ impl Kind {
             Self::DuplicateResolved => EventName::DuplicateResolved,
             Self::EpochResend(_) => EventName::EpochResend,
             Self::Shielded => EventName::Shielded,
+            Self::PolicyViolation => EventName::PolicyViolation,
         }
     }
 
@@ -88,7 +91,8 @@ impl Kind {
             | Self::Disagreement
             | Self::LogTruncated
             | Self::DuplicateResolved
-            | Self::Shielded => None,
+            | Self::Shielded
+            | Self::PolicyViolation => None,
         }
     }
 
@@ -111,6 +115,7 @@ impl Kind {
             Self::DuplicateResolved => &ours::DUPLICATE_RESOLVED,
             Self::EpochResend(_) => &ours::EPOCH_RESEND,
             Self::Shielded => &ours::SHIELDED,
+            Self::PolicyViolation => &explain::POLICY_VIOLATION,
         }
     }
 }
@@ -267,7 +272,8 @@ impl Events {
             | Kind::StaleEpoch
             | Kind::Disagreement
             | Kind::LogTruncated
-            | Kind::DuplicateResolved => {}
+            | Kind::DuplicateResolved
+            | Kind::PolicyViolation => {}
         }
     }
 
@@ -426,6 +432,7 @@ impl LogLine {
                 event_line!(warn, recorded, "records sent again under a new epoch");
             }
             Kind::Shielded => event_line!(info, recorded, "error 45 shown as retriable"),
+            Kind::PolicyViolation => event_line!(warn, recorded, "policy of a topic violated"),
         }
     }
 }

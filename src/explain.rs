@@ -13,6 +13,7 @@ mod produce;
 mod render;
 
 pub use find::{Unknown, find};
+pub use produce::POLICY_VIOLATION;
 pub use render::{command, json, list, list_json, page, text};
 
 /// What can be said of one error, event, verdict or subject.

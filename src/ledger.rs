@@ -217,14 +217,22 @@ impl Ledger {
             let verdict = Window::new(arrival.now).judge(arrival, &self.rules);
             let ticket = match verdict.action {
                 Action::Forward => self.commit(key, arrival, &verdict),
-                Action::Hold | Action::Replay(_) | Action::Mirror(_) | Action::Resolve => None,
+                Action::Hold
+                | Action::Replay(_)
+                | Action::Mirror(_)
+                | Action::Refuse(_)
+                | Action::Resolve => None,
             };
             return Admission { verdict, ticket };
         };
         let verdict = window.judge(arrival, &self.rules);
         let committed = match verdict.action {
             Action::Forward => window.commit(arrival, &verdict),
-            Action::Hold | Action::Replay(_) | Action::Mirror(_) | Action::Resolve => None,
+            Action::Hold
+            | Action::Replay(_)
+            | Action::Mirror(_)
+            | Action::Refuse(_)
+            | Action::Resolve => None,
         };
         drop(window);
         Admission {
@@ -300,6 +308,13 @@ impl Ledger {
         if let Some(mut window) = self.windows.get_mut(&key) {
             window.asked(batch);
         }
+    }
+
+    /// Notes that a judged batch was refused. Returns where the log began,
+    /// where that is known.
+    pub fn refused(&self, key: WindowKey, arrival: &Arrival, verdict: &Verdict) -> Option<i64> {
+        let mut window = self.windows.get_mut(&key)?;
+        window.refused(arrival, verdict)
     }
 
     /// Settles a batch that left, and wakes who waited for it.

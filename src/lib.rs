@@ -13,6 +13,7 @@ pub mod ledger;
 pub mod listen;
 pub mod logging;
 pub mod metrics;
+pub mod policy;
 pub mod ports;
 pub mod session;
 pub mod snapshot;

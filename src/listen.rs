@@ -204,6 +204,7 @@ fn share(config: Config) -> Shared {
         mode: match config.mode {
             config::Mode::Observe => Mode::Observe,
             config::Mode::Absorb => Mode::Absorb,
+            config::Mode::Enforce => Mode::Enforce,
         },
         ttl: sequence.ttl,
         window_batches: sequence.window_batches,

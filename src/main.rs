@@ -9,7 +9,7 @@ use hapax::admin::client::{self, ClientError};
 use hapax::cli::exit::{CONFIGURATION, DONE, FAILED, USAGE};
 use hapax::cli::{self, Cli, Command, ConfigCommand, DevArgs, PrintArgs, RunArgs, VersionArgs};
 use hapax::config::settings::ConfigErrors;
-use hapax::config::{Config, document, schema};
+use hapax::config::{Config, Mode, document, schema};
 use hapax::metrics::{REVISION, RUSTC, VERSION};
 use hapax::snapshot::StartError;
 use hapax::{Exit, RunError, check, logging};
@@ -134,6 +134,12 @@ fn banner(config: &Config) {
         workers = config.workers,
         "hapax starts"
     );
+    if !config.policies.is_empty() && config.mode != Mode::Enforce {
+        tracing::info!(
+            mode = %config.mode,
+            "policies only count in this mode, see hapax_policy_violations_total: --mode enforce refuses"
+        );
+    }
 }
 
 /// Shows what can be read even where it makes no sense together; then says so.

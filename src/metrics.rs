@@ -229,6 +229,7 @@ pub struct TopicMetrics {
     sequence_errors: Labelled<SequenceError>,
     /// Records that a gap says are missing.
     pub missing_records: IntCounter,
+    policy_violations: Labelled<Policy>,
     tallies: tally::TopicTallies,
 }
 
@@ -395,6 +396,8 @@ labels! {
         EpochResend = "epoch_resend",
         /// Error 45 was shown as the error of the batch before it.
         Shielded = "shielded",
+        /// A client does not do what a policy of the topic requires.
+        PolicyViolation = "policy_violation",
     }
 }
 
@@ -419,6 +422,18 @@ labels! {
         Acknowledged = "acknowledged",
         /// It may be in the log.
         Unknown = "unknown",
+    }
+}
+
+labels! {
+    /// What a policy requires.
+    Policy = "policy" {
+        /// A producer id.
+        Idempotence = "idempotence",
+        /// acks=all.
+        AcksAll = "acks_all",
+        /// A transaction.
+        Transactional = "transactional",
     }
 }
 
@@ -449,6 +464,8 @@ labels! {
         Protocol = "protocol",
         /// TLS failed.
         Tls = "tls",
+        /// A policy refused what asks for no answer.
+        Policy = "policy",
     }
 }
 
@@ -679,6 +696,7 @@ struct Topics {
     batches: IntCounterVec,
     records: IntCounterVec,
     missing_records: IntCounterVec,
+    policy_violations: IntCounterVec,
     broker_errors: IntCounterVec,
     max: usize,
     by_name: Mutex<HashMap<Box<str>, Arc<TopicMetrics>>>,
@@ -702,6 +720,11 @@ impl Topics {
                 "hapax_missing_records_total",
                 "Records that gaps say are missing, by topic. Look for the producer in /api/v1/events: it gave up on a batch.",
                 &[TOPIC],
+            ),
+            policy_violations: family(
+                "hapax_policy_violations_total",
+                "Batches without what a policy of their topic requires, refused in mode enforce and forwarded in the others. Find the client in /api/v1/events before you enforce.",
+                &[TOPIC, Policy::NAME],
             ),
             broker_errors: family(
                 "hapax_broker_sequence_errors_total",
@@ -744,6 +767,9 @@ impl Topics {
             }),
             sequence_errors: totals.sequence_errors.clone(),
             missing_records: self.missing_records.with_label_values(&[name]),
+            policy_violations: Labelled::of(|policy| {
+                self.policy_violations.with_label_values(&[name, policy])
+            }),
             tallies: tally::TopicTallies::default(),
         }
     }
@@ -931,6 +957,7 @@ mod tests {
         let allowed = [
             "version", "revision", "rustc", "cause", "node", "api", "outcome", "side", "verdict",
             "error", "topic", "kind", "event", "source", "reason", "limit", "label", "original",
+            "policy",
         ];
         for family in families() {
             for label in family.get_metric().iter().flat_map(|m| m.get_label()) {

@@ -15,6 +15,7 @@ mod outbox;
 mod pipeline;
 mod produce;
 mod readback;
+mod refuse;
 mod reply;
 mod route;
 mod scan;
@@ -287,6 +288,10 @@ impl Session {
         match end {
             _ if self.orphan.is_some() => {}
             End::ClientLost(_) => self.last_quiet_requests().await,
+            End::Refused(_) => {
+                self.last_quiet_requests().await;
+                self.last_bytes().await;
+            }
             _ => self.last_bytes().await,
         }
     }

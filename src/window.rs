@@ -44,6 +44,7 @@ use std::time::Duration;
 pub use attempt::{AttemptId, OPEN_MAX};
 pub use fact::{Ack, AckedBy};
 pub use former::{Original, Resent};
+pub use judge::INVALID_PRODUCER_EPOCH;
 pub use keep::{Kept, KeptFact};
 pub use outcome::{Outcome, classify};
 pub use settle::{Sender, Settled};
@@ -106,6 +107,8 @@ pub enum Mode {
     Observe,
     /// Duplicates are absorbed, order is kept.
     Absorb,
+    /// The same, and a batch is refused that is proven stale.
+    Enforce,
 }
 
 /// The operator's choices that windows follow.
@@ -212,6 +215,8 @@ pub enum Action {
     /// write it a second time. [`Window::found`] says what is done then; else
     /// tell [`Window::asked`] and judge it again.
     Resolve,
+    /// Answer it with this error code, for good: it is proven wrong.
+    Refuse(i16),
 }
 
 /// A judgement: what the batch is, and what is to be done.
@@ -260,6 +265,8 @@ struct Notes {
     blind_end: Option<Sequence>,
     /// CRC of the batch whose sequence re-use was flagged last.
     flagged_crc: u32,
+    /// CRC of the batch that was refused last.
+    refused_crc: u32,
     /// The missing sequence that was flagged last in this epoch.
     flagged_gap: Option<Sequence>,
     absorbed: u32,
@@ -276,6 +283,7 @@ struct Notes {
 static NO_NOTES: Notes = Notes {
     blind_end: None,
     flagged_crc: 0,
+    refused_crc: 0,
     flagged_gap: None,
     absorbed: 0,
     old_at: None,
@@ -375,6 +383,14 @@ impl Window {
         let notes = self.notes_mut();
         notes.absorbed = notes.absorbed.saturating_add(1);
         self.gate = None;
+    }
+
+    /// Notes that the batch was refused, which says nothing of any other.
+    /// Returns where the log began, which brokers say beside the error.
+    pub fn refused(&mut self, arrival: &Arrival, verdict: &Verdict) -> Option<i64> {
+        self.note(arrival, verdict);
+        self.notes_mut().refused_crc = arrival.batch.crc;
+        (self.acked.log_start >= 0).then_some(self.acked.log_start)
     }
 
     /// Forgets every fact: the log is not the one they were about.

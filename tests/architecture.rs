@@ -13,9 +13,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["hapax"]),
     ("lib", &["listen"]),
     ("cli", &["config", "explain", "metrics"]),
-    ("config", &["ids"]),
+    ("config", &["ids", "policy"]),
     ("logging", &["config"]),
     ("ids", &[]),
+    ("policy", &[]),
     ("ports", &[]),
     ("window", &["ids"]),
     ("wire", &["ids"]),
@@ -31,7 +32,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "session",
         &[
-            "config", "events", "ids", "ledger", "metrics", "timers", "upstream", "window", "wire",
+            "config", "events", "ids", "ledger", "metrics", "policy", "timers", "upstream",
+            "window", "wire",
         ],
     ),
     ("workers", &["session", "timers"]),
@@ -64,6 +66,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const PURE: &[&str] = &[
     "src/ids.rs",
     "src/ids/",
+    "src/policy.rs",
     "src/window.rs",
     "src/window/",
     "src/wire.rs",

@@ -181,14 +181,17 @@ fn rules() -> impl Strategy<Value = Rules> {
         prop_oneof![Just(5), Just(1), Just(32)],
         any::<bool>(),
         any::<bool>(),
+        prop_oneof![Just(Mode::Absorb), Just(Mode::Enforce)],
     )
-        .prop_map(|(window_batches, absorb_transactional, shield45)| Rules {
-            mode: Mode::Absorb,
-            ttl: Duration::from_secs(u64::from(TTL_S)),
-            window_batches,
-            absorb_transactional,
-            shield45,
-        })
+        .prop_map(
+            |(window_batches, absorb_transactional, shield45, mode)| Rules {
+                mode,
+                ttl: Duration::from_secs(u64::from(TTL_S)),
+                window_batches,
+                absorb_transactional,
+                shield45,
+            },
+        )
 }
 
 /// A batch as the account tells them apart; no code of the window is used.
@@ -636,6 +639,9 @@ impl World {
             }
             Action::Forward => self.forward(name, &arrival, &verdict),
             Action::Resolve => prop_assert!(false, "{name:?} is looked for again"),
+            Action::Refuse(_) => {
+                self.window.refused(&arrival, &verdict);
+            }
             Action::Replay(_) => self.window.absorbed(&arrival, &verdict),
             Action::Mirror(code) => {
                 self.window.mirrored(&arrival, &verdict, code);
@@ -707,6 +713,12 @@ impl World {
                 account.doubted.contains(&name),
                 "{name:?} is looked for without a reason"
             ),
+            Action::Refuse(code) => {
+                prop_assert_eq!(self.rules.mode, Mode::Enforce);
+                prop_assert_eq!(code, 47);
+                let proof = account.epoch.is_some_and(|epoch| name.epoch < epoch);
+                prop_assert!(proof, "{name:?} is refused after {:?}", account.epoch);
+            }
             Action::Forward => {}
         }
         if arrival.acks == Acks::None {
@@ -913,6 +925,10 @@ proptest! {
                     world.settle_one(&flight, end);
                 }
                 Action::Hold | Action::Mirror(_) | Action::Resolve => prop_assert!(false, "{:?} with nothing on its way", verdict),
+                Action::Refuse(code) => {
+                    prop_assert_eq!(decision, Decision::Error(code), "{:?}", verdict);
+                    world.window.refused(&arrival, &verdict);
+                }
             }
         }
     }

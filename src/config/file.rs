@@ -13,6 +13,7 @@ use std::path::Path;
 use super::ParseError;
 use super::keys::{self, KEYS, Key, Kind};
 use super::value::Value;
+use crate::policy::{BadPolicy, Policy, Requirements, parse_requirement};
 use tree::{Content, EMPTY, Node};
 
 /// What a file sets, and what is wrong with it.
@@ -117,6 +118,14 @@ impl Contents {
                 items = map.iter().map(pair).collect();
                 self.repeated(key, map);
             }
+            (Content::List(list), Kind::Policies) => {
+                for item in list {
+                    match self.policy(key, item) {
+                        Ok(policy) => all.append(policy),
+                        Err((line, error)) => self.errors.push((line, error)),
+                    }
+                }
+            }
             (content, _) => {
                 let found = content.describe();
                 return self.error(name, FileError::wrong(key, found));
@@ -134,6 +143,53 @@ impl Contents {
             self.errors.push((line, error));
         }
         self.values.push((key, all, name.line));
+    }
+
+    /// One policy: a map of `topics` and `require`, or as a flag has it.
+    fn policy(&mut self, key: &'static Key, node: &Node) -> Result<Value, (usize, FileError)> {
+        let read = |line, read: Result<Value, ParseError>| {
+            read.map_err(|error| (line, FileError::Value(key.path, error)))
+        };
+        let wrong = |node: &Node| (node.line, FileError::wrong(key, node.content.describe()));
+        let entries = match &node.content {
+            Content::Text(text) => return read(node.line, key.kind.parse(text)),
+            Content::Map(entries) => entries,
+            Content::List(_) | Content::Null => return Err(wrong(node)),
+        };
+        self.repeated(key, entries);
+        let (mut topics, mut require) = (Vec::new(), Requirements::NONE);
+        for (name, value) in entries {
+            let one_or_several = match &value.content {
+                Content::List(list) => list.as_slice(),
+                _ => std::slice::from_ref(value),
+            };
+            let name_text = name.text().map_err(|_| wrong(name))?;
+            for item in one_or_several {
+                let text = item.text().map_err(|_| wrong(item))?;
+                let bad = |error: BadPolicy| {
+                    let error = FileError::Value(key.path, error.into());
+                    (item.line, error)
+                };
+                match name_text {
+                    "topics" => topics.push(text.parse().map_err(bad)?),
+                    "require" => require = require.with(parse_requirement(text).map_err(bad)?),
+                    _ => {
+                        let path = format!("{}: {name_text}", key.path);
+                        let names = ["topics", "require"];
+                        let advice = match keys::nearest(name_text, names) {
+                            Some(nearest) => format!("did you mean {nearest}?"),
+                            None => format!("expected one of {}", names.join(", ")),
+                        };
+                        return Err((name.line, FileError::Unknown { path, advice }));
+                    }
+                }
+            }
+        }
+        let policy = Policy::new(topics, require).map_err(ParseError::from);
+        read(
+            node.line,
+            policy.map(|policy| Value::Policies(vec![policy])),
+        )
     }
 
     /// Keys that a map has twice.
@@ -428,7 +484,7 @@ mod tests {
             (
                 "sequence:\n  mode: absorbs",
                 2,
-                "there is no `absorbs`: give observe or absorb; did you mean absorb?",
+                "there is no `absorbs`: give observe, absorb or enforce; did you mean absorb?",
             ),
             (
                 "sequence:\n  shield45: perhaps",

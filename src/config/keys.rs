@@ -43,6 +43,8 @@ pub enum Kind {
     Directory,
     /// Ports by node id.
     Slots,
+    /// What producers have to do, by topic.
+    Policies,
     /// A time, zero too.
     Time,
     /// A time that is not zero.
@@ -337,6 +339,15 @@ pub static KEYS: &[Key] = &[
         doc: "Worker threads; 0 is one less than the CPUs that the process may use, and at least one: the client beside it needs them too.",
     },
     Key {
+        path: "policies",
+        flag: "policies",
+        heading: SEQUENCES,
+        kind: Kind::Policies,
+        default: "",
+        doc: "What producers have to do, by topic: sequence.mode enforce refuses what does not, \
+              the other modes count it.",
+    },
+    Key {
         path: "log.level",
         flag: "log-level",
         heading: OPERATION,
@@ -384,7 +395,10 @@ impl Key {
 impl Kind {
     /// Whether a key takes several values, in the file and separated by commas.
     pub fn is_many(&self) -> bool {
-        matches!(self, Self::Servers | Self::Mappings | Self::Slots)
+        matches!(
+            self,
+            Self::Servers | Self::Mappings | Self::Slots | Self::Policies
+        )
     }
 
     /// What the help writes for a value.
@@ -397,6 +411,7 @@ impl Kind {
             Self::Host => "HOST",
             Self::Directory => "DIRECTORY",
             Self::Slots => "ID=PORT,…",
+            Self::Policies => "TOPICS=REQUIREMENTS,…",
             Self::Time | Self::Wait => "TIME",
             Self::Count(_) => "N",
             Self::Bytes(_) => "BYTES",
@@ -419,6 +434,13 @@ impl Kind {
             Self::Host => "a name or an address, or null".to_owned(),
             Self::Directory => "a path such as /var/lib/hapax, or null".to_owned(),
             Self::Slots => "a map of ID: PORT, such as {1: 19093}".to_owned(),
+            Self::Policies => {
+                "a list of policies, such as [{topics: payments.*, require: [idempotence, \
+                 acks_all]}]: topics are names in which * stands for anything and ? for one \
+                 character, a ! before one takes topics out; require is one or several of \
+                 idempotence, acks_all and transactional"
+                    .to_owned()
+            }
             Self::Time => "a time such as 300ms, 5s, 10m or 1h".to_owned(),
             Self::Wait => "a time above 0, such as 300ms, 5s, 10m or 1h".to_owned(),
             Self::Count(range) => {

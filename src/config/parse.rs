@@ -10,6 +10,7 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 
 use super::Conflict;
+use crate::policy::BadPolicy;
 
 /// A host and a port; the host has no brackets.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -283,6 +284,9 @@ pub enum ParseError {
     /// A mapping that is none.
     #[error("`{0}` maps nothing: write HOST:PORT=HOST:PORT, or HOST=HOST for every port")]
     Mapping(String),
+    /// A policy that is none.
+    #[error("{0}")]
+    Policy(#[from] BadPolicy),
     /// A node slot that is none.
     #[error("`{0}` is no node slot: write ID=PORT, such as 1=19093")]
     NodeSlot(String),

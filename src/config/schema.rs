@@ -4,6 +4,7 @@ use clap::builder::PossibleValue;
 use serde_json::{Map, Value as Json, json};
 
 use super::keys::{KEYS, Key, Kind};
+use crate::policy::Requirement;
 
 /// The schema of the whole file.
 pub fn schema() -> Json {
@@ -57,6 +58,13 @@ fn of_kind(kind: &Kind) -> Json {
             },
             { "type": "string", "pattern": "^[0-9]+=[0-9]+(,[0-9]+=[0-9]+)*$" },
         ]}),
+        Kind::Policies => json!({ "anyOf": [
+            { "type": "array", "items": { "anyOf": [
+                policy(),
+                { "type": "string", "pattern": format!("^{POLICY}$") },
+            ]}},
+            { "type": "string", "pattern": format!("^{POLICY}(,{POLICY})*$") },
+        ]}),
         Kind::Listen => json!({ "type": "string", "pattern": LISTEN }),
         Kind::Ports => json!({ "anyOf": [
             { "type": "string", "pattern": "^[0-9]{1,5}(-[0-9]{1,5})?$" },
@@ -81,9 +89,40 @@ fn of_kind(kind: &Kind) -> Json {
     }
 }
 
+/// One policy, as the file has it.
+fn policy() -> Json {
+    let names: Vec<&str> = Requirement::ALL.map(Requirement::name).to_vec();
+    let topic = |pattern: &str| json!({ "type": "string", "pattern": pattern });
+    // One that takes topics out leaves none by itself.
+    let topics = json!({ "anyOf": [
+        topic(&format!("^{TOPIC}$")),
+        {
+            "type": "array",
+            "items": topic(&format!("^!?{TOPIC}$")),
+            "contains": topic("^[^!]"),
+        },
+    ]});
+    let requirement = json!({ "enum": names });
+    let require = json!({ "anyOf": [
+        requirement,
+        { "type": "array", "items": requirement, "minItems": 1 },
+    ]});
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["topics", "require"],
+        "properties": {
+            "topics": topics,
+            "require": require,
+        },
+    })
+}
+
 fn port() -> Json {
     json!({ "type": "integer", "minimum": 1, "maximum": 65535 })
 }
 
+const TOPIC: &str = r"[A-Za-z0-9._*?-]{1,249}";
+const POLICY: &str = r"!?[A-Za-z0-9._*?-]+(\+!?[A-Za-z0-9._*?-]+)*=(idempotence|acks_all|transactional)(\+(idempotence|acks_all|transactional))*";
 const SERVER: &str = r"(\[[0-9A-Fa-f:.]+\]|[^\[\]/,=:\s]+):[0-9]{1,5}";
 const LISTEN: &str = r"^(\[[0-9A-Fa-f:.%]+\]|[0-9.]+|localhost):[0-9]{1,5}$";

@@ -20,6 +20,7 @@ use super::{
     AddressMap, AdminConfig, Config, Conflict, Limits, LogConfig, ParseError, SequenceConfig,
     StateConfig, Timeouts,
 };
+use crate::policy::Policies;
 
 /// The effective configuration: what every key is, and who says so.
 #[derive(Clone, Debug)]
@@ -288,6 +289,7 @@ impl Settings {
                 resolve_bytes: self.get("sequence.resolveBytes"),
                 broker_producer_expiry: self.get("sequence.brokerProducerExpiry"),
             },
+            policies: Policies::new(self.get("policies")),
             limits: Limits {
                 connections: self.get("limits.connections"),
                 frame_bytes: self.get("limits.frameBytes"),

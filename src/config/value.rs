@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::PossibleValue;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 use super::keys::{self, Kind};
 use super::{
     HostPort, Mapping, ParseError, parse_directory, parse_duration, parse_host, parse_level,
     parse_listen, parse_node_slot, parse_port_range,
 };
+use crate::policy::{Policy, Requirement};
 
 /// What a key was set to. A key has the variant of its [`Kind`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,6 +34,8 @@ pub enum Value {
     Directory(Option<PathBuf>),
     /// [`Kind::Slots`].
     Slots(Vec<(i32, u16)>),
+    /// [`Kind::Policies`].
+    Policies(Vec<Policy>),
     /// [`Kind::Time`] and [`Kind::Wait`].
     Time(Duration),
     /// [`Kind::Count`] and [`Kind::Bytes`].
@@ -56,6 +59,7 @@ impl Kind {
             Self::Host => Value::Host(parse_host(text)?),
             Self::Directory => Value::Directory(parse_directory(text)),
             Self::Slots => Value::Slots(vec![parse_node_slot(text)?]),
+            Self::Policies => Value::Policies(vec![text.parse()?]),
             Self::Time | Self::Wait => Value::Time(parse_duration(text)?),
             Self::Count(_) | Self::Bytes(_) => Value::Count(self.parse_count(text)?),
             Self::Switch => Value::Switch(parse_switch(text)?),
@@ -81,6 +85,7 @@ impl Kind {
         match self {
             Self::Mappings => Value::Mappings(Vec::new()),
             Self::Slots => Value::Slots(Vec::new()),
+            Self::Policies => Value::Policies(Vec::new()),
             Self::Host => Value::Host(None),
             Self::Directory => Value::Directory(None),
             _ => Value::Servers(Vec::new()),
@@ -121,6 +126,7 @@ impl Value {
             (Self::Servers(own), Self::Servers(others)) => own.extend(others),
             (Self::Mappings(own), Self::Mappings(others)) => own.extend(others),
             (Self::Slots(own), Self::Slots(others)) => own.extend(others),
+            (Self::Policies(own), Self::Policies(others)) => own.extend(others),
             (own, other) => *own = other,
         }
     }
@@ -146,6 +152,14 @@ impl Value {
                 let pairs = pairs.map(|(node, port)| (node.to_string(), Json::from(port)));
                 Json::Object(pairs.collect::<Map<_, _>>())
             }
+            Self::Policies(policies) => policies
+                .iter()
+                .map(|policy| {
+                    let topics: Json = policy.topics.iter().map(ToString::to_string).collect();
+                    let require: Json = policy.require.iter().map(Requirement::name).collect();
+                    json!({ "topics": topics, "require": require })
+                })
+                .collect(),
             Self::Time(time) => write_time(*time).into(),
             Self::Count(count) => (*count).into(),
             Self::Switch(switch) => (*switch).into(),
@@ -164,6 +178,10 @@ impl Value {
             let pairs = slots.iter().map(|(node, port)| format!("{node}: {port}"));
             return format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "));
         }
+        if let Self::Policies(policies) = self {
+            let policies: Vec<String> = policies.iter().map(policy_to_yaml).collect();
+            return format!("[{}]", policies.join(", "));
+        }
         match self.to_json() {
             Json::String(text) => scalar(&text),
             Json::Array(items) => {
@@ -179,6 +197,20 @@ impl Value {
             other => other.to_string(),
         }
     }
+}
+
+fn policy_to_yaml(policy: &Policy) -> String {
+    let topics: Vec<String> = policy
+        .topics
+        .iter()
+        .map(|topic| scalar(&topic.to_string()))
+        .collect();
+    let require: Vec<&str> = policy.require.iter().map(Requirement::name).collect();
+    format!(
+        "{{topics: [{}], require: [{}]}}",
+        topics.join(", "),
+        require.join(", ")
+    )
 }
 
 /// The shortest way to write a time that [`parse_duration`] reads.
@@ -248,6 +280,7 @@ from_value! {
     Value::Host(host) => host: Option<String>,
     Value::Directory(path) => path: Option<PathBuf>,
     Value::Slots(slots) => slots: Vec<(i32, u16)>,
+    Value::Policies(policies) => policies: Vec<Policy>,
     Value::Time(time) => time: Duration,
     Value::Count(count) => count: usize,
     Value::Switch(switch) => switch: bool,

@@ -214,10 +214,11 @@ pub static STALE_EPOCH: Explanation = Explanation {
         "A late copy from before an epoch bump: harmless, the broker refuses it.",
         "An old instance of a transactional producer that goes on writing.",
     ],
-    hapax: "It forwards the batch; the broker answers 47.",
+    hapax: "It forwards the batch; the broker answers 47, unless it forgot the producer. In \
+            mode enforce hapax answers 47 itself.",
     advice: &["Nothing for a single one; many mean that an old instance still runs: stop it."],
     promql: &["increase(hapax_verdicts_total{verdict=\"stale_epoch\"}[1h]) > 0"],
-    see: &["47", "epoch_bump", "fencing"],
+    see: &["47", "refused", "epoch_bump", "fencing"],
     ..TOLD
 };
 
@@ -298,8 +299,8 @@ pub static SHIELDED: Explanation = Explanation {
 pub static FENCED_PRODUCER: Explanation = Explanation {
     name: "fenced_producer",
     says: "A transactional producer was shut out: there is a newer epoch of it.",
-    raised: "hapax, when a broker or coordinator answers a transactional producer 47 or 90; \
-             once for each producer id and epoch.",
+    raised: "hapax, when a broker or coordinator answers a transactional producer 47 or 90, or \
+             hapax itself does in mode enforce; once for each producer id and epoch.",
     causes: &[
         "A second instance with the same transactional.id.",
         "A transaction that took longer than transaction.timeout.ms.",
@@ -415,11 +416,21 @@ static MIRRORED: Explanation = Explanation {
 static REFUSED: Explanation = Explanation {
     name: "refused",
     says: "A batch was rejected by a proof or a policy.",
-    raised: "No one in this version: hapax has no mode that refuses.",
-    causes: &["None in this version."],
-    hapax: "It forwards; the broker judges.",
-    advice: &["Nothing: it stays at 0."],
-    see: &["idempotence"],
+    raised: "hapax in mode enforce, for a batch of an older epoch than one that the cluster has \
+             accepted on that partition, or than the coordinator granted its transactional.id; \
+             and for one that lacks what a policy requires.",
+    causes: &[
+        "A producer that another instance or its own epoch bump has replaced: a zombie.",
+        "A producer without what the policies of the topic require.",
+    ],
+    hapax: "It answers 47 to the older epoch and 44 by a policy; nothing of the batch reaches \
+            the broker. Without proof, as after a restart, it forwards.",
+    advice: &[
+        "hapax events names the producer, and whether it was its epoch or a policy.",
+        "For an older epoch: stop the old instance. A broker that remembers it says 47 as well.",
+    ],
+    promql: &["increase(hapax_verdicts_total{verdict=\"refused\"}[1h]) > 0"],
+    see: &["stale_epoch", "44", "47"],
     ..TOLD
 };
 

@@ -54,6 +54,41 @@ const FAILS: PerClient = PerClient {
 const ANY_PRODUCE_ERROR: &[&str] =
     &["rate(hapax_requests_total{api=\"produce\",outcome=\"error\"}[5m]) > 0"];
 
+/// A policy of the topic is violated: an error, and an event of hapax.
+pub const POLICY_VIOLATION: Explanation = Explanation {
+    says: "The producer does not do what a policy of the topic requires.",
+    raised: "hapax in mode enforce, by its policies; other proxies and services with rules of \
+             their own. Apache Kafka has no such rule for Produce.",
+    causes: &[
+        "A producer without idempotence, transactions or acks=all, where policies require it.",
+        "enable.idempotence=true, which acks=1 or retries=0 switch off in Java.",
+        "A rule of whoever runs the service.",
+    ],
+    clients: FAILS,
+    hapax: "In mode enforce it answers a batch that lacks something with this error, and from \
+            Produce version 8 on with a message that names the setting; nothing of the batch is \
+            forwarded, unless it repeats an acknowledged one, which is answered with that. With \
+            acks=0 it closes the connection. In the other modes it forwards and counts. Where \
+            only a topic's id is known, it answers 6 once, so that the client asks for the name.",
+    advice: &[
+        "Set what the error message or the event's detail names, on that producer.",
+        "Before you enforce: run in mode absorb until hapax_policy_violations_total stands still.",
+        "For exceptions take topics out with a !, such as [\"*\", \"!connect-*\"].",
+    ],
+    promql: &[
+        "sum by (topic, policy) (increase(hapax_policy_violations_total[1h])) > 0",
+        "increase(hapax_events_total{event=\"policy_violation\"}[1h]) > 0",
+    ],
+    see: &["refused", "idempotence"],
+    ..error(
+        44,
+        "POLICY_VIOLATION",
+        Retry::Never,
+        ONLY_PRODUCE,
+        Settles::Refused,
+    )
+};
+
 pub(super) const ALL: &[Explanation] = &[
     Explanation {
         says: "The broker failed in a way for which it has no code.",
@@ -409,22 +444,7 @@ pub(super) const ALL: &[Explanation] = &[
             Settles::Refused,
         )
     },
-    Explanation {
-        says: "A policy refuses the request.",
-        raised: "Proxies and services with rules of their own; Apache Kafka has no such rule for \
-                 Produce. hapax has none either in this version.",
-        causes: &["A rule of whoever runs the service."],
-        clients: FAILS,
-        advice: &["Read the error message, which should name the rule; ask who runs the service."],
-        promql: ANY_PRODUCE_ERROR,
-        ..error(
-            44,
-            "POLICY_VIOLATION",
-            Retry::Never,
-            ONLY_PRODUCE,
-            Settles::Refused,
-        )
-    },
+    POLICY_VIOLATION,
     Explanation {
         aliases: &["_GAPLESS_GUARANTEE", "OOSN"],
         says: "The batch does not follow the last one that the broker knows of this producer.",

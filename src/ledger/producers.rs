@@ -23,6 +23,9 @@ pub struct Producer {
     /// The highest epoch that an InitProducerId or EndTxn answer announced,
     /// or that was used first.
     known_epoch: AtomicI32,
+    /// The highest epoch that a coordinator's answer announced for its
+    /// transactional id: every lower one is fenced.
+    granted_epoch: AtomicI32,
     fenced_epoch: AtomicI32,
     /// Batches on their way that left behind a closed gate.
     gated: AtomicU32,
@@ -37,6 +40,7 @@ impl Producer {
             client_id: OnceLock::new(),
             transactional_id: OnceLock::new(),
             known_epoch: AtomicI32::new(NO_EPOCH),
+            granted_epoch: AtomicI32::new(NO_EPOCH),
             fenced_epoch: AtomicI32::new(NO_EPOCH),
             gated: AtomicU32::new(0),
             restless_until: AtomicU32::new(0),
@@ -65,6 +69,18 @@ impl Producer {
     pub fn announce(&self, epoch: Epoch) {
         self.known_epoch
             .fetch_max(i32::from(epoch.0), Ordering::Relaxed);
+    }
+
+    /// The coordinator announced this epoch for a transactional id.
+    pub fn grant(&self, epoch: Epoch) {
+        self.granted_epoch
+            .fetch_max(i32::from(epoch.0), Ordering::Relaxed);
+    }
+
+    /// Whether the coordinator has granted a higher epoch than this one.
+    #[must_use]
+    pub fn outranks(&self, epoch: Epoch) -> bool {
+        self.granted_epoch.load(Ordering::Relaxed) > i32::from(epoch.0)
     }
 
     /// A batch of this epoch came. Returns whether that is a bump that nobody
@@ -170,6 +186,20 @@ mod tests {
         p.announce(Epoch(9));
         assert!(!p.bumps(Epoch(9)));
         assert!(!p.bumps(Epoch(4)));
+    }
+
+    #[test]
+    fn only_a_coordinators_grant_outranks_an_epoch() {
+        let p = Producer::new(Time(0));
+        assert!(!p.outranks(Epoch(0)));
+        p.announce(Epoch(7));
+        let _ = p.bumps(Epoch(9));
+        assert!(!p.outranks(Epoch(0)), "a client's own word fences nobody");
+        p.grant(Epoch(3));
+        assert!(p.outranks(Epoch(2)));
+        assert!(!p.outranks(Epoch(3)));
+        p.grant(Epoch(1));
+        assert!(p.outranks(Epoch(2)), "a late answer takes nothing back");
     }
 
     #[test]

@@ -103,6 +103,13 @@ impl Topics {
         }
     }
 
+    /// The name that an id has, where it is known already.
+    #[must_use]
+    pub fn name_of(&self, id: TopicId) -> Option<Arc<str>> {
+        let key = *self.by_id.get(&id)?;
+        self.get(key).name
+    }
+
     /// What is known of a topic incarnation.
     #[must_use]
     pub fn get(&self, key: TopicKey) -> Topic {

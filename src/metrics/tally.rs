@@ -3,8 +3,8 @@
 //! looks, so that what is shown is never behind.
 
 use super::{
-    Api, Label, Metrics, Outcome, REGISTERED_ONCE, Register, Side, TopicMetrics, VALID_NAME,
-    Verdict, lock,
+    Api, Label, Metrics, Outcome, Policy, REGISTERED_ONCE, Register, Side, TopicMetrics,
+    VALID_NAME, Verdict, lock,
 };
 use prometheus::Registry;
 use prometheus::core::{Collector, Desc};
@@ -80,6 +80,7 @@ impl Durations {
 pub(super) struct TopicCounts {
     batches: PerVerdict,
     records: PerVerdict,
+    violations: [Count; Policy::ALL.len()],
 }
 
 /// Where one worker counts. It stays on the thread that made it.
@@ -135,6 +136,7 @@ impl Metrics {
             for (at, total) in verdicts.iter_mut().enumerate() {
                 *total += topic.add_up(Verdict::ALL[at]);
             }
+            topic.add_up_violations();
         }
         for (verdict, total) in Verdict::ALL.iter().zip(verdicts) {
             raise(self.verdicts.with(*verdict), total);
@@ -152,6 +154,19 @@ impl TopicMetrics {
         raise(self.batches.with(verdict), batches);
         raise(self.records.with(verdict), records);
         batches
+    }
+}
+
+impl TopicMetrics {
+    fn add_up_violations(&self) {
+        let counts = lock(&self.tallies);
+        for policy in Policy::ALL {
+            let of = |c: &Arc<TopicCounts>| c.violations[policy.index()].get();
+            raise(
+                self.policy_violations.with(*policy),
+                counts.iter().map(of).sum(),
+            );
+        }
     }
 }
 
@@ -204,6 +219,11 @@ impl Tally {
 }
 
 impl TopicTally {
+    /// Counts a batch without what a policy requires.
+    pub fn violation(&self, policy: Policy) {
+        self.counts.violations[policy.index()].add(1);
+    }
+
     /// Counts a batch of `records` under its verdict.
     pub fn batch(&self, verdict: Verdict, records: u64) {
         self.counts.batches[verdict.index()].add(1);

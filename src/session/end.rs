@@ -48,6 +48,8 @@ pub(super) enum End {
     Unpaired(Unpaired),
     #[error("the client used {api} version {version}, which hapax does not know and did not offer")]
     UnknownVersion { api: &'static str, version: i16 },
+    #[error("refused what cannot be answered: {0}")]
+    Refused(&'static str),
     #[error("the broker of the client's port is known by now, and it is not this one")]
     Misled,
 }
@@ -57,7 +59,10 @@ impl End {
     fn side(&self) -> Side {
         match self {
             Self::Frame(side, _) | Self::Stranger(side, _) | Self::Malformed(side, _) => *side,
-            Self::ClientClosed | Self::ClientLost(_) | Self::UnknownVersion { .. } => Side::Client,
+            Self::ClientClosed
+            | Self::ClientLost(_)
+            | Self::UnknownVersion { .. }
+            | Self::Refused(_) => Side::Client,
             Self::UpstreamClosed
             | Self::UpstreamLost(_)
             | Self::UpstreamSilent(_)
@@ -78,6 +83,7 @@ impl End {
             | Self::Malformed(..)
             | Self::Unpaired(_)
             | Self::UnknownVersion { .. } => DisconnectCause::Protocol,
+            Self::Refused(_) => DisconnectCause::Policy,
         }
     }
 }
@@ -226,12 +232,14 @@ impl Session {
                 Some(Matter::ClientStranger(self.info.client.ip(), *stranger))
             }
             End::Stranger(Side::Upstream, _) => Some(Matter::BrokerStranger(self.node)),
-            End::Frame(..) | End::Malformed(..) | End::Unpaired(_) | End::UnknownVersion { .. } => {
-                Some(match end.side() {
-                    Side::Client => Matter::ClientSpeech(self.info.client.ip()),
-                    Side::Upstream => Matter::BrokerSpeech(self.node),
-                })
-            }
+            End::Frame(..)
+            | End::Malformed(..)
+            | End::Unpaired(_)
+            | End::UnknownVersion { .. }
+            | End::Refused(_) => Some(match end.side() {
+                Side::Client => Matter::ClientSpeech(self.info.client.ip()),
+                Side::Upstream => Matter::BrokerSpeech(self.node),
+            }),
         }
     }
 }

@@ -9,6 +9,7 @@ use super::moment::Moment;
 use super::outbox::Pass;
 use super::pipeline::Reply;
 use super::readback::Look;
+use super::refuse::{Refusal, lacking};
 use super::route::{Frame, PREFIX, RequestStage};
 use super::settle::Sent;
 use super::telling::forwarded;
@@ -17,11 +18,13 @@ use super::{Blocked, FIRST_PART, Session};
 use crate::ids::ProducerId;
 use crate::ledger::{Hasher, Producer, Ticket, WindowKey};
 use crate::metrics::{self, Api, Limit, Presence, Side};
+use crate::policy::Requirements;
 use crate::window::{Ack, Acks, Action, Arrival, Mode, Verdict};
 use crate::wire::batch::{Batch, Odd, Tracked};
 use crate::wire::header::{self, RequestHead};
 use crate::wire::produce::{self, Answer, Front, Sink, TopicRef, Walk};
 use crate::wire::{WireError, api};
+use bytes::Bytes;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::collections::hash_map::Entry;
@@ -54,8 +57,12 @@ pub(super) struct Part {
     pub topic: Rc<Named>,
     pub partition: i32,
     pub batch: Batch,
+    /// What policies require of it that it has not.
+    pub lacks: Requirements,
     /// What a window says of it; `None` where no window is asked.
-    verdict: Option<(WindowKey, Arrival, Verdict)>,
+    pub verdict: Option<(WindowKey, Arrival, Verdict)>,
+    /// Why it is not for the broker, whatever its window says.
+    pub refusal: Option<Refusal>,
     /// What it leaves with, once it is noted that it leaves.
     ticket: Option<Option<Ticket>>,
     /// Whether the log was read for it and has it.
@@ -68,10 +75,10 @@ type Places = HashSet<Place, Hasher>;
 
 /// What the front of a request says of all of its batches.
 #[derive(Clone, Copy)]
-struct Terms {
+pub(super) struct Terms {
     /// `None`: a value that brokers refuse.
-    acks: Option<Acks>,
-    timeout: Duration,
+    pub acks: Option<Acks>,
+    pub timeout: Duration,
 }
 
 /// A large request whose batches are judged as they pass.
@@ -105,18 +112,20 @@ struct Collector<'a> {
     session: &'a mut Session,
     parts: &'a mut Vec<Part>,
     topic: &'a mut Option<Rc<Named>>,
-    front: Option<(Terms, usize)>,
+    terms: Option<Terms>,
+    /// Topics that the front announced.
+    topics: usize,
     /// Partitions that the topic announced last.
     announced: usize,
 }
 
 impl Sink for Collector<'_> {
     fn front(&mut self, front: Front<'_>) {
-        let terms = Terms {
+        self.terms = Some(Terms {
             acks: Acks::from_wire(front.acks),
             timeout: Duration::from_millis(u64::try_from(front.timeout_ms).unwrap_or(0)),
-        };
-        self.front = Some((terms, front.topics));
+        });
+        self.topics = front.topics;
     }
 
     fn topic(&mut self, topic: TopicRef<'_>, partitions: usize) {
@@ -126,11 +135,19 @@ impl Sink for Collector<'_> {
 
     fn partition(&mut self, index: i32, batch: Batch) {
         if let Some(topic) = &*self.topic {
+            let require = topic.asked.require;
+            let lacks = if require.is_empty() {
+                require
+            } else {
+                lacking(require, &batch, self.terms.and_then(|terms| terms.acks))
+            };
             self.parts.push(Part {
                 topic: Rc::clone(topic),
                 partition: index,
                 batch,
+                lacks,
                 verdict: None,
+                refusal: None,
                 ticket: None,
                 found: false,
             });
@@ -167,7 +184,7 @@ impl Session {
     }
 
     /// Asks for the rest of a frame; one that is whole has nothing to give.
-    fn more(&mut self, frame: Frame<'_>) -> Result<bool, End> {
+    pub(super) fn more(&mut self, frame: Frame<'_>) -> Result<bool, End> {
         if frame.whole() {
             let what = "a produce request";
             return Err(self.malformed(Side::Client, WireError::Truncated { what }));
@@ -204,13 +221,14 @@ impl Session {
             session: self,
             parts,
             topic: &mut topic,
-            front: None,
+            terms: None,
+            topics: 0,
             announced: 0,
         };
         let walked = walk.advance(body, &mut collector);
-        let (front, announced) = (collector.front, collector.announced);
+        let (terms, topics, announced) = (collector.terms, collector.topics, collector.announced);
         let walked = walked.map_err(|error| self.malformed(Side::Client, error))?;
-        let Some((terms, topics)) = front else {
+        let Some(terms) = terms else {
             return self.more(frame);
         };
         if frame.whole() && (!walk.done() || walked < body.len()) {
@@ -222,7 +240,9 @@ impl Session {
         if !all_seen && frame.bytes.len() < frame.len.min(FIRST_PART) {
             return self.more(frame);
         }
-        if !all_seen && !self.may_stream(parts) && self.may_collect(frame) {
+        let streams = all_seen
+            || (self.may_stream(parts) && self.meets_policies(topics, topic.as_deref(), terms));
+        if !streams && self.may_collect(frame) {
             return self.more(frame);
         }
         if !self.judge(parts, terms, all_seen, waker) {
@@ -232,6 +252,9 @@ impl Session {
         if !all_seen && parts.iter().any(acts) {
             if self.may_collect(frame) {
                 return self.more(frame);
+            }
+            if parts.iter().any(Part::refuses) {
+                return Err(self.cut(parts));
             }
             parts.iter_mut().for_each(Part::forward);
         }
@@ -249,6 +272,14 @@ impl Session {
             });
             self.send_on(pass, frame, head, parts, terms, rest);
             return Ok(true);
+        }
+        let refused = parts.iter().any(Part::refuses);
+        if refused && terms.acks == Some(Acks::None) {
+            return self.refuse_quietly(pass, frame, head, parts, terms);
+        }
+        if refused && head.api_version < produce::OLDEST_FOLLOWED {
+            // Answers so old are not merged: what came with it comes again.
+            parts.iter_mut().for_each(Part::send_back);
         }
         if parts.iter().all(acts) {
             return Ok(self.answer_all(pass, frame, head, parts));
@@ -351,6 +382,7 @@ impl Session {
     }
 
     fn judge_once(&mut self, parts: &mut [Part], terms: Terms, patient: bool) {
+        let enforces = self.enforces();
         for part in parts {
             if let Some((key, arrival)) = self.question(part, terms, patient) {
                 let found = self.found_verdict(key, &arrival.batch);
@@ -358,18 +390,25 @@ impl Session {
                 let verdict = found.unwrap_or_else(|| self.shared.ledger.judge(key, &arrival));
                 part.verdict = Some((key, arrival, verdict));
             }
+            if enforces {
+                part.doubt();
+                part.refusal = self.refusal(part);
+            }
         }
     }
 
     /// Judges the only batch of a request, and commits it if it is forwarded:
     /// no other batch can keep it back.
     fn admit(&mut self, part: &mut Part, terms: Terms, patient: bool) {
-        if self.readback.is_some() {
+        if self.readback.is_some() || self.suspects(part) {
             return self.judge_once(std::slice::from_mut(part), terms, patient);
         }
         if let Some((key, arrival)) = self.question(part, terms, patient) {
             let admission = self.shared.ledger.admit(key, &arrival);
             part.verdict = Some((key, arrival, admission.verdict));
+            if part.doubt() {
+                return;
+            }
             part.ticket = part.forwards().then_some(admission.ticket);
         }
     }
@@ -426,7 +465,7 @@ impl Session {
 
     /// Commits what is to be forwarded and counts it. Returns how many
     /// tickets that made.
-    fn commit(&mut self, parts: &[Part], terms: Terms) -> usize {
+    pub(super) fn commit(&mut self, parts: &[Part], terms: Terms) -> usize {
         let before = self.tickets.len();
         for part in parts {
             if part.forwards() {
@@ -437,6 +476,9 @@ impl Session {
     }
 
     fn commit_one(&mut self, part: &Part, terms: Terms) {
+        if !part.lacks.is_empty() {
+            self.note_lacking(part);
+        }
         let Some((key, arrival, verdict)) = &part.verdict else {
             self.count_untracked(part);
             return;
@@ -470,11 +512,19 @@ impl Session {
     fn answers(&mut self, parts: &[Part]) -> Vec<Answer> {
         let mut answers = Vec::new();
         for part in parts {
+            if let Action::Refuse(code) = part.action() {
+                let log_start_offset = self.note_refused(part);
+                answers.push(Answer {
+                    log_start_offset,
+                    ..part.refused(code)
+                });
+                continue;
+            }
             let Some((key, arrival, verdict)) = &part.verdict else {
                 continue;
             };
             let done = match verdict.action {
-                Action::Forward | Action::Hold | Action::Resolve => continue,
+                Action::Forward | Action::Hold | Action::Resolve | Action::Refuse(_) => continue,
                 Action::Replay(ack) => {
                     self.shared.ledger.absorbed(*key, arrival, verdict);
                     answers.push(part.replayed(ack));
@@ -521,13 +571,7 @@ impl Session {
         if !frame.whole() {
             return self.more(frame);
         }
-        let mut in_order = parts.iter();
-        let keep = |_: TopicRef<'_>, _: i32| {
-            let part = in_order.next();
-            part.is_none_or(Part::forwards)
-        };
-        let rebuilt = produce::retain(head.api_version, frame.bytes, keep)
-            .map_err(|error| self.malformed(Side::Client, error))?;
+        let rebuilt = self.rebuilt(frame, head, parts)?;
         let answers = self.answers(parts);
         let mut owed = self.owed(pass, frame, head, Reply::Produce(answers));
         owed.end = pass.position() + rebuilt.len() as u64;
@@ -536,6 +580,22 @@ impl Session {
         self.owe(owed);
         pass.replace(PREFIX + frame.len, &rebuilt);
         Ok(true)
+    }
+
+    /// The request without what is answered here.
+    pub(super) fn rebuilt(
+        &self,
+        frame: Frame<'_>,
+        head: RequestHead,
+        parts: &[Part],
+    ) -> Result<Bytes, End> {
+        let mut in_order = parts.iter();
+        let keep = |_: TopicRef<'_>, _: i32| {
+            let part = in_order.next();
+            part.is_none_or(Part::forwards)
+        };
+        produce::retain(head.api_version, frame.bytes, keep)
+            .map_err(|error| self.malformed(Side::Client, error))
     }
 
     /// Notes where a request stands that asks for no answer.
@@ -562,7 +622,8 @@ impl Session {
             session: self,
             parts: &mut parts,
             topic: &mut streamed.topic,
-            front: None,
+            terms: Some(streamed.terms),
+            topics: 0,
             announced: 0,
         };
         let walked = streamed.walk.advance(bytes, &mut collector);
@@ -570,6 +631,9 @@ impl Session {
         mark_repeated(&mut parts);
         self.mark_seen(&mut parts, &mut streamed.seen);
         self.judge_once(&mut parts, streamed.terms, false);
+        if parts.iter().any(Part::refuses) {
+            return Err(self.cut(&parts));
+        }
         // Bytes have left: what is found now is forwarded and counted.
         parts.iter_mut().for_each(Part::forward);
         let tickets = self.commit(&parts, streamed.terms);
@@ -635,7 +699,7 @@ impl Session {
 
 impl Part {
     /// Whether it goes on to the broker.
-    fn forwards(&self) -> bool {
+    pub(super) fn forwards(&self) -> bool {
         matches!(self.action(), Action::Forward)
     }
 
@@ -646,6 +710,28 @@ impl Part {
                 Some((*key, *arrival))
             }
             _ => None,
+        }
+    }
+
+    /// Whether it is answered with an error for good.
+    pub(super) fn refuses(&self) -> bool {
+        matches!(self.action(), Action::Refuse(_))
+    }
+
+    /// A window's proof holds for the topic with this id (S2 of SEMANTICS
+    /// 7.7): without one the broker has to judge. Returns whether it has to.
+    fn doubt(&mut self) -> bool {
+        let unproven = self.refuses() && self.topic.known.id.is_none();
+        if unproven {
+            self.forward();
+        }
+        unproven
+    }
+
+    /// Has the client send it again, if it was to be forwarded.
+    fn send_back(&mut self) {
+        if self.forwards() {
+            self.refusal = Some(Refusal::Companion);
         }
     }
 
@@ -667,6 +753,9 @@ impl Part {
 
     /// What is done with it; what no window judges is forwarded.
     fn action(&self) -> Action {
+        if let Some(refusal) = self.refusal {
+            return Action::Refuse(refusal.code());
+        }
         match &self.verdict {
             Some((_, _, verdict)) => verdict.action,
             None => Action::Forward,
@@ -681,6 +770,7 @@ impl Part {
             base_offset: Some(ack.offset),
             log_append_time: ack.append_time,
             log_start_offset: ack.log_start,
+            message: None,
         }
     }
 
@@ -692,6 +782,7 @@ impl Part {
             base_offset: None,
             log_append_time: NO_TIME,
             log_start_offset: None,
+            message: self.refusal.and_then(Refusal::message),
         }
     }
 }

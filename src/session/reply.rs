@@ -346,6 +346,7 @@ impl Session {
             if let Some(producer) = self.shared.ledger.producer(id, self.time) {
                 producer.announce(epoch);
                 if let Some(name) = &transactional_id {
+                    producer.grant(epoch);
                     producer.transactional_id.get_or_init(|| Arc::clone(name));
                 }
                 if let Some(name) = self.info.client_id.get() {

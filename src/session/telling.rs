@@ -11,14 +11,10 @@ use crate::wire::batch::Batch;
 
 impl Session {
     pub(super) fn count_untracked(&self, part: &Part) {
-        let records = match part.batch {
-            Batch::Absent => return,
-            Batch::Plain { records } => records,
-            Batch::Tracked(tracked) => tracked.id.count,
-            Batch::Odd(_) => 0,
-        };
-        let untracked = metrics::Verdict::Untracked;
-        part.topic.metrics.batch(untracked, u64::from(records));
+        if part.batch != Batch::Absent {
+            let untracked = metrics::Verdict::Untracked;
+            part.topic.metrics.batch(untracked, records(&part.batch));
+        }
     }
 
     /// Counts a batch under its verdict and tells what is worth telling.
@@ -107,6 +103,15 @@ impl Session {
             ..event
         });
     }
+}
+
+/// The records of a batch, where it says how many they are.
+pub(super) fn records(batch: &Batch) -> u64 {
+    u64::from(match batch {
+        Batch::Plain { records } => *records,
+        Batch::Tracked(tracked) => tracked.id.count,
+        Batch::Absent | Batch::Odd(_) => 0,
+    })
 }
 
 /// The verdict under which a forwarded batch is counted.

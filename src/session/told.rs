@@ -1,7 +1,7 @@
 //! What was told lately, so that a client which tries again and again, or a
 //! broker that is gone, does not fill the log.
 
-use crate::ids::NodeId;
+use crate::ids::{NodeId, TopicKey};
 use crate::wire::frame::Stranger;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -28,6 +28,8 @@ pub(super) enum Matter {
     ClientSpeech(IpAddr),
     /// A client speaks another protocol.
     ClientStranger(IpAddr, Stranger),
+    /// A client does not do what a policy of the topic requires.
+    Policy(IpAddr, Option<TopicKey>),
     /// There are too many connections.
     Full,
     /// The upstream is a cluster that it was not before.
@@ -57,7 +59,7 @@ impl Matter {
             | Self::ClientStranger(..)
             | Self::Full
             | Self::OtherCluster => 1,
-            Self::BrokerLost(_) => 3,
+            Self::BrokerLost(_) | Self::Policy(..) => 3,
             Self::BrokerSpeech(_) | Self::ClientSpeech(_) => 10,
         }
     }

@@ -4,7 +4,9 @@ use super::Session;
 use crate::ids::{TopicId, TopicKey};
 use crate::ledger::{Hasher, Topic, TopicName};
 use crate::metrics::{self, Limit, TopicTally};
+use crate::policy::{Asked, Requirements};
 use crate::wire::produce::{self, TopicRef};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -17,6 +19,10 @@ pub(super) struct Named {
     pub key: Option<TopicKey>,
     pub known: Topic,
     pub metrics: Rc<TopicTally>,
+    /// What the operator's policies ask of its batches.
+    pub asked: Asked,
+    /// The violations of them that were told.
+    pub told: Cell<Requirements>,
 }
 
 /// The topics that a connection wrote to, so that a batch needs no look-up.
@@ -71,6 +77,8 @@ impl Session {
             metrics: self
                 .tally
                 .topic(&self.shared.metrics.topic(label.unwrap_or(metrics::OTHER))),
+            asked: self.asked(topic, key, &known),
+            told: Cell::default(),
             known,
         });
         if unproven {
@@ -82,5 +90,27 @@ impl Session {
             TopicRef::Id(id) => self.topics.ids.insert(id, kept),
         };
         named
+    }
+
+    /// What the policies ask of a topic. Where only its id is known, they may
+    /// ask for more than is certain.
+    fn asked(&self, topic: TopicRef<'_>, key: Option<TopicKey>, known: &Topic) -> Asked {
+        let policies = &self.shared.config.policies;
+        let id = match topic {
+            _ if policies.is_empty() => return Asked::default(),
+            // A name that is no text is no topic.
+            TopicRef::Name(name) => return policies.of(Some(&String::from_utf8_lossy(name))),
+            TopicRef::Id(id) => TopicId::from_wire(id),
+        };
+        let named = || id.and_then(|id| self.shared.ledger.topics.name_of(id));
+        let asked = policies.of(known.name.clone().or_else(named).as_deref());
+        if key.is_some() || self.authentication.pending() {
+            return asked;
+        }
+        // Where there is no room for the topic its name will never be known.
+        Asked {
+            require: asked.require.without(asked.uncertain),
+            uncertain: Requirements::NONE,
+        }
     }
 }

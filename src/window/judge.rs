@@ -13,6 +13,9 @@ use crate::ids::{BatchId, Sequence};
 /// come again. A client that gave the predecessor up must get through.
 pub(super) const MIRRORS_MAX: u8 = 3;
 
+/// A batch of an older epoch than the cluster has seen.
+pub const INVALID_PRODUCER_EPOCH: i16 = 47;
+
 /// What is known of the batch that ends just before another.
 enum Predecessor {
     /// It is in the log, or there is nothing before to be known.
@@ -83,7 +86,7 @@ impl Window {
     /// The verdict on a batch that [`Self::is_next`]: what [`Self::judge_any`]
     /// would say of it.
     fn next(&self, arrival: &Arrival, rules: &Rules) -> Verdict {
-        let acts = rules.mode == Mode::Absorb && arrival.acks != Acks::None;
+        let acts = rules.mode != Mode::Observe && arrival.acks != Acks::None;
         let waits = acts && !self.open.is_empty() && !self.gate_open(arrival);
         Verdict {
             class: Class::InOrder,
@@ -120,6 +123,15 @@ impl Window {
         };
         let action = if rules.mode == Mode::Observe || arrival.acks == Acks::None {
             Action::Forward
+        } else if rules.mode == Mode::Enforce && self.is_stale(batch) {
+            // Whatever else is known of it: the cluster has accepted a higher
+            // epoch here, so no copy of it can be written any more.
+            return Verdict {
+                class: Class::StaleEpoch,
+                action: Action::Refuse(INVALID_PRODUCER_EPOCH),
+                first_time: self.notes().refused_crc != batch.crc,
+                resent: None,
+            };
         } else if let (Class::Duplicate, Some(ack)) = (class, self.absorbable(arrival, rules)) {
             Action::Replay(ack)
         } else {
@@ -136,6 +148,12 @@ impl Window {
                 self.resent(arrival, rules)
             },
         }
+    }
+
+    /// S1 of SEMANTICS 7.7. S2 is that this is the window of the topic's
+    /// present id, S3 that the facts of a window are those of its epoch only.
+    fn is_stale(&self, batch: &BatchId) -> bool {
+        self.epoch.is_some_and(|epoch| batch.epoch < epoch)
     }
 
     fn act(

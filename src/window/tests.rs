@@ -672,6 +672,41 @@ fn stale_epochs_are_flagged_and_forwarded() {
 }
 
 #[test]
+fn enforcing_refuses_what_is_older_than_a_success_and_nothing_else() {
+    let mut w = World::new();
+    w.rules.mode = Mode::Enforce;
+    let first = w.send(batch(0, 0, 1));
+    w.ack(first);
+    // A higher epoch on its way proves nothing yet.
+    let flight = w.send(batch(1, 0, 1));
+    assert_ne!(w.action(batch(0, 1, 1)), Action::Refuse(47));
+    let _ = w.fail(flight, 45);
+    assert_ne!(w.action(batch(0, 1, 1)), Action::Refuse(47));
+    let flight = w.send(batch(1, 0, 1));
+    w.ack(flight);
+    for stale in [batch(0, 0, 1), batch(0, 1, 1), batch(0, 9, 3)] {
+        let verdict = w.judge(stale);
+        assert_eq!(verdict.class, Class::StaleEpoch);
+        assert_eq!(verdict.action, Action::Refuse(47));
+        assert!(verdict.first_time);
+        let arrival = w.arrival(stale);
+        w.window.refused(&arrival, &verdict);
+        assert!(!w.judge(stale).first_time, "one occurrence, however often");
+    }
+    assert!(matches!(w.action(batch(1, 0, 1)), Action::Replay(_)));
+    assert_eq!(w.action(batch(1, 1, 1)), Action::Forward);
+    assert_eq!(w.action(batch(2, 0, 1)), Action::Forward);
+    let mut quiet = w.arrival(batch(0, 2, 1));
+    quiet.acks = Acks::None;
+    let verdict = w.window.judge(&quiet, &w.rules);
+    assert_eq!(verdict.action, Action::Forward, "it cannot be answered");
+    for mode in [Mode::Absorb, Mode::Observe] {
+        w.rules.mode = mode;
+        assert_eq!(w.action(batch(0, 2, 1)), Action::Forward);
+    }
+}
+
+#[test]
 fn a_new_epoch_forgets_the_old_one_when_it_succeeds() {
     let mut w = World::new();
     w.acked(2);

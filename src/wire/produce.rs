@@ -1,5 +1,6 @@
 //! Produce requests and responses, walked by hand: the hot path.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -351,6 +352,8 @@ fn each_reply<'a>(
     Ok(endpoints)
 }
 
+const THROTTLE_TIME: i16 = 1;
+const APPEND_TIME: i16 = 2;
 const LOG_START: i16 = 5;
 const RECORD_ERRORS: i16 = 8;
 const LEADERS: i16 = 10;
@@ -445,6 +448,7 @@ pub fn acknowledge(
             base_offset: Some(offset),
             log_append_time: append_time,
             log_start_offset: reply.log_start_offset,
+            message: None,
         };
         put_partition(splice.replace(range), version, &answer);
     })?;
@@ -471,10 +475,12 @@ pub struct Answer {
     pub log_append_time: i64,
     /// The first offset of the log.
     pub log_start_offset: Option<i64>,
+    /// What the client is told beside the error; versions before 8 have no
+    /// place for it.
+    pub message: Option<Cow<'static, str>>,
 }
 
-/// A whole response, length first, that gives `answers`,
-/// `OLDEST_FOLLOWED <= version <= NEWEST`.
+/// A whole response, length first, that gives `answers`, `version <= NEWEST`.
 pub fn answer(version: i16, correlation_id: i32, answers: &[Answer]) -> Bytes {
     let flexible = version >= FLEXIBLE;
     let mut out = Vec::with_capacity(32 + 64 * answers.len());
@@ -486,7 +492,9 @@ pub fn answer(version: i16, correlation_id: i32, answers: &[Answer]) -> Bytes {
     for group in &groups {
         put_topic(&mut out, version, group);
     }
-    out.extend(0i32.to_be_bytes());
+    if version >= THROTTLE_TIME {
+        out.extend(0i32.to_be_bytes());
+    }
     put_no_tags(&mut out, flexible);
     cursor::seal(out)
 }
@@ -540,16 +548,29 @@ fn put_partition(out: &mut Vec<u8>, version: i16, answer: &Answer) {
     out.extend(answer.partition.to_be_bytes());
     out.extend(answer.error.to_be_bytes());
     out.extend(answer.base_offset.unwrap_or(-1).to_be_bytes());
-    out.extend(answer.log_append_time.to_be_bytes());
+    if version >= APPEND_TIME {
+        out.extend(answer.log_append_time.to_be_bytes());
+    }
     if version >= LOG_START {
         out.extend(answer.log_start_offset.unwrap_or(-1).to_be_bytes());
     }
     if version >= RECORD_ERRORS {
         cursor::put_count(out, flexible, 0);
-        let null: &[u8] = if flexible { &[0] } else { &[0xff, 0xff] };
-        out.extend_from_slice(null);
+        put_message(out, flexible, answer.message.as_deref());
     }
     put_no_tags(out, flexible);
+}
+
+/// A string that may be null.
+fn put_message(out: &mut Vec<u8>, flexible: bool, message: Option<&str>) {
+    let null: &[u8] = if flexible { &[0] } else { &[0xff, 0xff] };
+    match message.map(str::as_bytes) {
+        Some(text) if text.len() <= MAX_NAME => {
+            cursor::put_string(out, flexible, text, "an error message")
+                .expect("its length was checked");
+        }
+        _ => out.extend_from_slice(null),
+    }
 }
 
 fn put_no_tags(out: &mut Vec<u8>, flexible: bool) {
@@ -1050,6 +1071,7 @@ mod tests {
                 base_offset: (partition != 8).then_some(55),
                 log_append_time: -1,
                 log_start_offset: (version >= LOG_START).then_some(2),
+                message: None,
             })
             .to_vec()
     }
@@ -1097,6 +1119,7 @@ mod tests {
                     base_offset: r.base_offset,
                     log_append_time: r.log_append_time,
                     log_start_offset: r.log_start_offset,
+                    message: None,
                 });
             })
             .unwrap();
@@ -1105,6 +1128,43 @@ mod tests {
             assert_eq!(seen, expected);
             assert_eq!(&whole[..8], [&whole[..4], &[0, 0, 0, 7]].concat());
         }
+    }
+
+    #[test]
+    fn an_answer_says_why_where_its_version_has_a_place_for_it() {
+        for version in OLDEST_FOLLOWED..=NEWEST {
+            let mut answers = answers(version);
+            answers[0].message = Some("set acks=all".into());
+            let decoded: ProduceResponse =
+                decode(0, version, unframed(&answer(version, 7, &answers)));
+            let said: Vec<_> = decoded.responses[0]
+                .partition_responses
+                .iter()
+                .map(|p| p.error_message.as_deref())
+                .collect();
+            let expected = (version >= RECORD_ERRORS).then_some("set acks=all");
+            assert_eq!(said, [expected, None], "version {version}");
+        }
+    }
+
+    #[test]
+    fn answers_before_version_3_have_their_old_layout() {
+        let answer = |version: i16| {
+            let mut answers = answers(3);
+            answers.truncate(1);
+            answers[0].topic = Topic::Name(Bytes::from_static(b"t"));
+            unframed(&answer(version, 7, &answers)).to_vec()
+        };
+        // One topic of one partition: 0, without an error, from offset 55 on.
+        let partition = [
+            &b"\0\0\0\x07\0\0\0\x01\0\x01t\0\0\0\x01\0\0\0\0\0\0"[..],
+            &55i64.to_be_bytes(),
+        ]
+        .concat();
+        let (time, throttle) = ((-1i64).to_be_bytes(), [0; 4]);
+        assert_eq!(answer(0), partition);
+        assert_eq!(answer(1), [&partition[..], &throttle].concat());
+        assert_eq!(answer(2), [&partition[..], &time, &throttle].concat());
     }
 
     #[test]

@@ -49,11 +49,26 @@ fn a_key_that_there_is_not_is_told_with_the_nearest() {
 }
 
 #[test]
+fn a_policy_that_is_none_is_told_with_its_line_and_the_way_out() {
+    check(
+        "policies:\n  - topics: payments.*\n    require: [idempotence, acks]\n  - topics: ^audit$\n    require: acks_all\n  - topic: a\n    require: acks_all\n  - topics: a\n  - topics: a\n    topics: b\n    require: acks_all\n  - [a]\n",
+        &[
+            "hapax.yaml:3: policies: there is no requirement `acks`: give idempotence, acks_all or transactional; did you mean acks_all?",
+            "hapax.yaml:4: policies: `^audit$` is no pattern of topics: write a name in which * stands for anything",
+            "hapax.yaml:6: unknown key policies: topic: did you mean topics?",
+            "hapax.yaml:8: policies: a policy requires nothing: give idempotence, acks_all or transactional",
+            "hapax.yaml:10: policies: topics is here again: it is in line 9 already",
+            "hapax.yaml:12: policies is a list: give a list of policies, such as [{topics: payments.*, require: ",
+        ],
+    );
+}
+
+#[test]
 fn everything_is_told_at_once_in_the_order_of_the_lines() {
     check(
         "sequence:\n  mode: absorbing\n  ttl: 5\nlimits:\n  connections: 0\n  orphans: [1]\nworkers: 1\nworkers: 2\n",
         &[
-            "hapax.yaml:2: sequence.mode: there is no `absorbing`: give observe or absorb; did you mean absorb?",
+            "hapax.yaml:2: sequence.mode: there is no `absorbing`: give observe, absorb or enforce; did you mean absorb?",
             "hapax.yaml:3: sequence.ttl: `5` is no time",
             "hapax.yaml:6: limits.orphans is a list: give a whole number from 0 to 1000000",
             "hapax.yaml:8: workers is here again: it is in line 7 already",

@@ -113,6 +113,20 @@ pub fn samples(key: &Key) -> [Sample; 3] {
             ("10=19110,9=19109", "{9: 19109, 10: 19110}"),
             ("8=19108", "{8: 19108}"),
         ],
+        Kind::Policies => [
+            (
+                "payments.*=idempotence+acks_all",
+                "[{topics: [\"payments.*\"], require: [idempotence, acks_all]}]",
+            ),
+            (
+                "*+!logs=acks_all,audit=transactional",
+                "[{topics: [\"*\", \"!logs\"], require: [acks_all]}, {topics: [audit], require: [transactional]}]",
+            ),
+            (
+                "ledger-?=transactional",
+                "[{topics: [\"ledger-?\"], require: [transactional]}]",
+            ),
+        ],
         Kind::Time | Kind::Wait => [("61s", "61s"), ("120s", "2m"), ("1500ms", "1500ms")],
         Kind::Count(_) => [("7", "7"), ("8", "8"), ("9", "9")],
         Kind::Bytes(_) => [("4097", "4097"), ("4098", "4098"), ("4099", "4099")],

@@ -1,5 +1,5 @@
-//! Runs each case direct, through `observe`, through `absorb` and on the dev upstream,
-//! and prints a table.
+//! Runs each case direct, through `observe`, `absorb` and `enforce` and on the dev
+//! upstream, and prints a table.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -23,8 +23,17 @@ pub enum Route {
     Direct,
     Observe,
     Absorb,
+    /// As in `absorb`, but a stale epoch is refused by hapax, as the broker would.
+    Enforce,
     /// The upstream of `hapax dev`, in place of Kafka.
     Dev,
+}
+
+impl Route {
+    /// Whether hapax answers what it can.
+    pub fn acts(self) -> bool {
+        matches!(self, Self::Absorb | Self::Enforce)
+    }
 }
 
 /// One line of the table.
@@ -71,7 +80,7 @@ pub struct Step {
     variant: usize,
     edit: fn(Batch) -> Batch,
     records: fn(&Batch) -> Bytes,
-    expected: [Outcome; 4],
+    expected: [Outcome; 5],
 }
 
 /// What one answer must be, and whether the batch is then in the log.
@@ -100,7 +109,7 @@ pub fn put(epoch: i16, first: i32, last: i32) -> Step {
         variant: 0,
         edit: |batch| batch,
         records: Batch::bytes,
-        expected: [Outcome::Refused(-1); 4],
+        expected: [Outcome::Refused(-1); 5],
     }
 }
 
@@ -117,27 +126,23 @@ impl Step {
     }
     /// Recognised by the broker, and in `absorb` by hapax.
     pub fn absorbed(self, offset: i64) -> Self {
-        let mut step = self.is(Outcome::Duplicate(offset));
-        step.expected[Route::Absorb as usize] = Outcome::Replayed(offset);
-        step
+        self.is(Outcome::Duplicate(offset))
+            .but(Outcome::Replayed(offset))
     }
     pub fn silent(self, offset: i64) -> Self {
         self.is(Outcome::Silent(offset))
     }
     /// Refused by hapax in `absorb`, whatever the broker would have said.
-    pub fn but_mirrored(mut self, code: i16) -> Self {
-        self.expected[Route::Absorb as usize] = Outcome::Refused(code);
-        self
+    pub fn but_mirrored(self, code: i16) -> Self {
+        self.but(Outcome::Refused(code))
     }
     /// Appended elsewhere, or at all, in `absorb`.
-    pub fn but_appended(mut self, offset: i64) -> Self {
-        self.expected[Route::Absorb as usize] = Outcome::Appended(offset);
-        self
+    pub fn but_appended(self, offset: i64) -> Self {
+        self.but(Outcome::Appended(offset))
     }
     /// Answered by hapax in `absorb`, whatever the broker would have said.
-    pub fn but_absorbed(mut self, offset: i64) -> Self {
-        self.expected[Route::Absorb as usize] = Outcome::Replayed(offset);
-        self
+    pub fn but_absorbed(self, offset: i64) -> Self {
+        self.but(Outcome::Replayed(offset))
     }
     pub fn on(mut self, connection: u8) -> Self {
         self.connection = connection;
@@ -171,7 +176,13 @@ impl Step {
         self
     }
     fn is(mut self, outcome: Outcome) -> Self {
-        self.expected = [outcome; 4];
+        self.expected = [outcome; 5];
+        self
+    }
+    /// What hapax makes of it where it acts.
+    fn but(mut self, outcome: Outcome) -> Self {
+        self.expected[Route::Absorb as usize] = outcome;
+        self.expected[Route::Enforce as usize] = outcome;
         self
     }
 }
@@ -359,7 +370,11 @@ pub fn run(cases: &[Case]) -> ExitCode {
     let only = std::env::var("DIFFERENTIAL_ROUTE").ok();
     let mut routes = vec![(Route::Direct, None)];
     if only.is_none() {
-        for (route, mode) in [(Route::Observe, "observe"), (Route::Absorb, "absorb")] {
+        for (route, mode) in [
+            (Route::Observe, "observe"),
+            (Route::Absorb, "absorb"),
+            (Route::Enforce, "enforce"),
+        ] {
             routes.push((route, Some(hapax::start(&broker.bootstrap, mode, &[]))));
         }
     }
@@ -369,7 +384,7 @@ pub fn run(cases: &[Case]) -> ExitCode {
     }
     let behind = |route| match route {
         Route::Dev => &dev,
-        Route::Direct | Route::Observe | Route::Absorb => &broker.bootstrap,
+        Route::Direct | Route::Observe | Route::Absorb | Route::Enforce => &broker.bootstrap,
     };
     let mut addresses = Vec::new();
     for (route, hapax) in &routes {
@@ -486,7 +501,7 @@ fn attempt(case: &Case, way: &Way<'_>, topic: &str) -> Result<Vec<String>, Strin
         let before: Vec<f64> = hapax.map_or_else(Vec::new, |hapax| {
             case.growths
                 .iter()
-                .map(|growth| growth.value(hapax))
+                .map(|growth| growth.value(hapax, route))
                 .collect()
         });
         let mut world = World {
@@ -498,17 +513,21 @@ fn attempt(case: &Case, way: &Way<'_>, topic: &str) -> Result<Vec<String>, Strin
             connections: HashMap::new(),
             producers: Vec::new(),
         };
+        if route == Route::Enforce {
+            // Only of a topic whose id is known a stale epoch is proven.
+            Client::connect(address)?.metadata(12, &[&world.topic.name])?;
+        }
         let lines = match &case.script {
             Script::Steps(steps) => world.play(steps),
             Script::Free(run) => run(&mut world),
         }?;
         for (growth, before) in case.growths.iter().zip(before) {
             let wanted = match route {
-                Route::Absorb => growth.absorb,
+                Route::Absorb | Route::Enforce => growth.absorb,
                 Route::Direct | Route::Observe | Route::Dev => growth.observe,
             };
             let wanted = before + f64::from(wanted);
-            let now = || growth.value(hapax.expect("only hapax has counters"));
+            let now = || growth.value(hapax.expect("only hapax has counters"), route);
             // A counter may move a moment after the answer has left.
             let late = Instant::now() + Duration::from_millis(500);
             while now() < wanted && Instant::now() < late {
@@ -526,8 +545,13 @@ fn attempt(case: &Case, way: &Way<'_>, topic: &str) -> Result<Vec<String>, Strin
 }
 
 impl Growth {
-    fn value(&self, hapax: &Hapax) -> f64 {
-        hapax.metric(self.metric, &[&self.label])
+    fn value(&self, hapax: &Hapax, route: Route) -> f64 {
+        let value = hapax.metric(self.metric, &[&self.label]);
+        if route == Route::Enforce && self.label == "verdict=\"stale_epoch\"" {
+            // What was done wins over what the batch was.
+            return value + hapax.metric(self.metric, &["verdict=\"refused\""]);
+        }
+        value
     }
 }
 

@@ -1,4 +1,4 @@
-//! The same bytes, sent direct and through hapax (observe, absorb) to fresh
+//! The same bytes, sent direct and through hapax (observe, absorb, enforce) to fresh
 //! topics of a real Kafka, give the same answers and the same log, except
 //! where a case names the rule that says otherwise. And the upstream of
 //! `hapax dev` gives the answers of that Kafka, without exception.

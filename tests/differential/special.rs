@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{MetadataRequest, ProduceRequest};
 
-use crate::harness::{Case, Route, World, free};
+use crate::harness::{Case, World, free};
 use crate::support::batch::{self, Batch, TIMESTAMP};
 use crate::support::raw::{Answer, Client, Produce, Topic, topic_name};
 
@@ -228,14 +228,7 @@ fn ten_thousand(world: &mut World<'_>) -> io::Result<Vec<String>> {
     let route = world.route;
     let known = topic_name(&world.topic.name);
     let mut lines = Vec::new();
-    for append_time in [
-        -1,
-        if route == Route::Absorb {
-            -1
-        } else {
-            TIMESTAMP
-        },
-    ] {
+    for append_time in [-1, if route.acts() { -1 } else { TIMESTAMP }] {
         let response = world.client(0).call(12, &produce.request())?;
         assert_eq!(response.responses.len(), 100);
         for topic in &response.responses {
@@ -265,7 +258,7 @@ fn ten_thousand(world: &mut World<'_>) -> io::Result<Vec<String>> {
 
 fn mixed(world: &mut World<'_>) -> io::Result<Vec<String>> {
     let topic = world.topic.clone();
-    let absorb = world.route == Route::Absorb;
+    let absorb = world.route.acts();
     let mut lines = Vec::new();
     for version in 3..=13_i16 {
         let number = usize::try_from(version).unwrap();
@@ -496,11 +489,7 @@ fn dribble(world: &mut World<'_>) -> io::Result<Vec<String>> {
         .enumerate()
     {
         let producer = world.producer(turn);
-        let again = if world.route == Route::Absorb {
-            -1
-        } else {
-            TIMESTAMP
-        };
+        let again = if world.route.acts() { -1 } else { TIMESTAMP };
         let put = |partition, sequence| {
             let batch = Batch::of(producer, 0, sequence, [vec![7; 100], vec![8; 100]]);
             (partition, Some(batch.bytes()))
@@ -557,11 +546,7 @@ fn large(world: &mut World<'_>) -> io::Result<Vec<String>> {
         let batch = Batch::of(producer, 0, sequence, [value]);
         (partition, Some(batch.bytes()))
     };
-    let again = if world.route == Route::Absorb {
-        -1
-    } else {
-        TIMESTAMP
-    };
+    let again = if world.route.acts() { -1 } else { TIMESTAMP };
     let mut lines = Vec::new();
     let single = vec![put(0, 0, value(1))];
     let many = vec![put(0, 1, value(2)), put(1, 0, vec![9]), put(2, 0, value(3))];

@@ -14,6 +14,7 @@ mod addresses;
 mod attack;
 mod broker;
 mod bumps;
+mod enforce;
 mod flow;
 mod insight;
 mod orders;

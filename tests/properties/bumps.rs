@@ -62,6 +62,7 @@ fn arrival(batch: BatchId, transactional: bool) -> Arrival {
         link: Link(NonZeroU32::MIN),
         now: Time(0),
         patient: false,
+        old: false,
     }
 }
 

@@ -68,7 +68,7 @@ impl Client {
         }
     }
 
-    fn command(self) -> Command {
+    pub(crate) fn command(self) -> Command {
         match self {
             Self::Java => {
                 let classes = installed("java", "clients");
@@ -181,6 +181,18 @@ impl Running {
         let (status, lines, errors) = self.end();
         assert!(!status.success(), "{client:?} {what} succeeds: {lines:?}");
         errors
+    }
+
+    /// Waits for its end, which must not be a good one: the lines that it printed.
+    #[track_caller]
+    pub(crate) fn gives_up(self) -> Vec<Value> {
+        let (client, what) = (self.client, self.what.clone());
+        let (status, lines, errors) = self.end();
+        assert!(
+            !status.success(),
+            "{client:?} {what} succeeds: {lines:?} {errors}"
+        );
+        lines
     }
 
     /// kill -9: what it had printed.

@@ -182,7 +182,12 @@ impl Cluster {
 
     /// A clean stop, by SIGTERM: the node writes down what it knows of its producers.
     pub(crate) fn stop(&self, i: usize) {
-        self.script(&["kill", &(i + 1).to_string(), "TERM"], |_| {});
+        self.signal(i, "TERM");
+    }
+
+    /// Sends a node a signal; unless that is STOP or CONT, waits for its end.
+    pub(crate) fn signal(&self, i: usize, name: &str) {
+        self.script(&["kill", &(i + 1).to_string(), name], |_| {});
     }
 
     /// Starts a killed node on its data.

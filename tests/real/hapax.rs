@@ -127,7 +127,7 @@ impl Hapax {
     }
 
     pub(crate) fn start_on(ports: Ports, arguments: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
+        let mut command = Command::new(binary());
         command
             .arg("run")
             .args(["--listen", &format!("{}:{}", ports.host, ports.bootstrap)])
@@ -258,10 +258,14 @@ impl Hapax {
         count
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn sigterm(&self) {
         let status = Command::new("kill")
             .arg("-TERM")
-            .arg(self.child.id().to_string())
+            .arg(self.pid().to_string())
             .status();
         assert!(status.expect("kill runs").success());
     }
@@ -296,6 +300,11 @@ impl Drop for Hapax {
             eprintln!("the end of {}:\n{}", self.log.display(), newest.join("\n"));
         }
     }
+}
+
+/// The hapax to start: the one in `TEST_HAPAX`, or that of this build.
+fn binary() -> std::ffi::OsString {
+    std::env::var_os("TEST_HAPAX").unwrap_or_else(|| env!("CARGO_BIN_EXE_hapax").into())
 }
 
 /// One HTTP/1.0 exchange; `None` where nobody listens.

@@ -17,6 +17,8 @@ mod cluster;
 #[cfg(test)]
 mod door;
 #[cfg(test)]
+mod enforce;
+#[cfg(test)]
 mod experiments;
 #[cfg(test)]
 mod faults;

@@ -419,6 +419,10 @@ impl World {
                     self.proxy.ledger.mirrored(*key, arrival, verdict, code);
                     (code, -1)
                 }
+                Action::Refuse(code) => {
+                    self.proxy.ledger.refused(*key, arrival, verdict);
+                    (code, -1)
+                }
             };
             answers.push(Answer {
                 partition: batch.partition,
