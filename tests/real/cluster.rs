@@ -22,6 +22,8 @@ pub(crate) struct Options {
     pub(crate) front_advertised: Vec<String>,
     /// The first port of the first node; a free one where `None`.
     pub(crate) first_port: Option<u16>,
+    /// Further lines of the nodes' properties.
+    pub(crate) properties: String,
 }
 
 impl Default for Options {
@@ -33,6 +35,7 @@ impl Default for Options {
             fast_pid: false,
             front_advertised: Vec::new(),
             first_port: None,
+            properties: String::new(),
         }
     }
 }
@@ -80,6 +83,7 @@ impl Cluster {
                 .env("NODE_IDS", spaced(&cluster.node_ids))
                 .env("FRONT_ADVERTISED", cluster.front_advertised.join(" "))
                 .env("FAST_PID", if options.fast_pid { "1" } else { "0" })
+                .env("EXTRA", &options.properties)
                 .env("OWNER_PID", std::process::id().to_string());
         });
         cluster
@@ -164,11 +168,23 @@ impl Cluster {
 
     /// The index of the node that leads a partition.
     pub(crate) fn leader(&self, topic: &str, partition: usize) -> usize {
-        let id = self.connect(0).leaders(topic)[partition];
-        self.node_ids
-            .iter()
-            .position(|node| *node == id)
-            .expect("the leader is a node")
+        self.node(self.connect(0).leaders(topic)[partition])
+    }
+
+    /// The index of the node with this id.
+    pub(crate) fn node(&self, id: i32) -> usize {
+        let mut ids = self.node_ids.iter();
+        ids.position(|node| *node == id).expect("the id of a node")
+    }
+
+    /// SIGSTOP.
+    pub(crate) fn freeze(&self, i: usize) {
+        self.script(&["kill", &(i + 1).to_string(), "STOP"], |_| {});
+    }
+
+    /// SIGCONT.
+    pub(crate) fn thaw(&self, i: usize) {
+        self.script(&["kill", &(i + 1).to_string(), "CONT"], |_| {});
     }
 
     /// kill -9.
@@ -191,11 +207,7 @@ impl Cluster {
         let leaders = self.connect(0).leaders(topic);
         let mut files = Vec::new();
         for (partition, leader) in leaders.iter().enumerate() {
-            let node = self
-                .node_ids
-                .iter()
-                .position(|node| node == leader)
-                .expect("a leader");
+            let node = self.node(*leader);
             files.append(&mut self.files(node, topic, partition, ".log"));
         }
         parse_dump(&self.dump(&["--deep-iteration", "--print-data-log"], &files))

@@ -13,6 +13,10 @@ import org.apache.kafka.common.serialization.*;
 /** The Java client of the tests; tests/clients/README.md has the command line and the output. */
 public final class Client {
   private static final Map<String, String> options = new HashMap<>();
+  private static volatile Target target;
+
+  /** Where records go: what the command line says, until a line of the input names another topic. */
+  private record Target(String topic, int partitions) {}
 
   public static void main(String[] args) throws Exception {
     for (int i = 1; i < args.length; i++) {
@@ -31,12 +35,14 @@ public final class Client {
 
   private static void produce() throws Exception {
     AtomicBoolean ended = new AtomicBoolean();
+    target = new Target(topic(), number("partitions", 1));
     if (has("until-input-ends")) {
       Thread reader = new Thread(() -> {
-        try {
-          while (System.in.read() >= 0) {}
-        } catch (java.io.IOException e) {
-          // The input has ended, which is what is waited for.
+        try (Scanner input = new Scanner(System.in)) {
+          while (input.hasNextLine()) {
+            String[] words = input.nextLine().split(" ");
+            if (words[0].equals("topic")) target = new Target(words[1], Integer.parseInt(words[2]));
+          }
         }
         ended.set(true);
       });
@@ -45,7 +51,7 @@ public final class Client {
     }
     AtomicInteger acked = new AtomicInteger();
     AtomicInteger failed = new AtomicInteger();
-    int count = number("count", 0), rate = number("rate", 0), partitions = number("partitions", 1), sent = 0;
+    int count = number("count", 0), rate = number("rate", 0), sent = 0;
     long start = System.nanoTime();
     try (Producer<byte[], String> producer = new KafkaProducer<>(producerConfig())) {
       for (int n = number("first", 0); (count == 0 || sent < count) && !ended.get(); n++) {
@@ -54,7 +60,9 @@ public final class Client {
           if (ahead > 0) java.util.concurrent.TimeUnit.NANOSECONDS.sleep(ahead);
         }
         int record = n;
-        producer.send(new ProducerRecord<>(topic(), n % partitions, key(n), Integer.toString(n)), (metadata, error) -> {
+        Target to = target;
+        Long time = has("age-ms") ? (Long) (System.currentTimeMillis() - number("age-ms", 0)) : null;
+        producer.send(new ProducerRecord<>(to.topic, n % to.partitions, time, key(n), Integer.toString(n)), (metadata, error) -> {
           if (error != null) {
             failed.incrementAndGet();
             line("\"n\":" + record + ",\"error\":" + quoted(error.toString()));

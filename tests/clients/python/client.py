@@ -6,7 +6,7 @@ import time
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from common import Tally, idempotence, key, line, records, run, transactions
+from common import Tally, idempotence, key, line, records, run, timestamp_ms, transactions
 
 
 def common(options):
@@ -46,10 +46,12 @@ def produce(options):
         due = time.monotonic() + ahead
         while (left := due - time.monotonic()) > 0:
             client.poll(left)
+        topic, partitions = options.target
         while True:
             try:
                 client.produce(
-                    options.topic, str(n).encode(), key(options, n), partition=n % options.partitions, on_delivery=delivered,
+                    topic, str(n).encode(), key(options, n), partition=n % partitions, on_delivery=delivered,
+                    timestamp=timestamp_ms(options) or 0,
                 )
                 break
             except BufferError:

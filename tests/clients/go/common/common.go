@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -37,10 +38,14 @@ var (
 	Group           = flags.String("group", "", "")
 	ReadCommitted   = flags.Bool("read-committed", false, "")
 	TimeoutMs       = flags.Int("timeout-ms", 30000, "")
+	ageMs           = flags.Int("age-ms", 0, "")
 	TransactionalID = flags.String("transactional-id", "", "")
 	SaslMechanism   = flags.String("sasl-mechanism", "", "")
 	SaslUser        = flags.String("sasl-user", "", "")
 	SaslPassword    = flags.String("sasl-password", "", "")
+
+	// Where records go, once a line of the input has named another topic.
+	target atomic.Pointer[place]
 
 	tally  sync.Mutex
 	acked  int
@@ -65,6 +70,38 @@ func Bootstrap() []string { return strings.Split(*bootstrap, ",") }
 
 // PartitionOf is where record n goes.
 func PartitionOf(n int) int { return n % *Partitions }
+
+type place struct {
+	topic      string
+	partitions int
+}
+
+// Place is the topic and the partition of record n.
+func Place(n int) (string, int) {
+	if to := target.Load(); to != nil {
+		return to.topic, n % to.partitions
+	}
+	return *Topic, PartitionOf(n)
+}
+
+// Timestamp is the time of a record that is as old as was asked for; the zero time for now.
+func Timestamp() time.Time {
+	if *ageMs == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(-time.Duration(*ageMs) * time.Millisecond)
+}
+
+// followInput lets lines of the input name another topic and its partitions, until it ends.
+func followInput() {
+	s := bufio.NewScanner(os.Stdin)
+	for s.Scan() {
+		to := new(place)
+		if _, err := fmt.Sscanf(s.Text(), "topic %s %d", &to.topic, &to.partitions); err == nil {
+			target.Store(to)
+		}
+	}
+}
 
 // Value is what record n holds.
 func Value(n int) []byte { return []byte(strconv.Itoa(n)) }
@@ -98,9 +135,7 @@ func EachRecord(send func(n int)) int {
 	ended := make(chan struct{})
 	if *untilInputEnds {
 		go func() {
-			s := bufio.NewScanner(os.Stdin)
-			for s.Scan() {
-			}
+			followInput()
 			close(ended)
 		}()
 	}

@@ -150,5 +150,8 @@ func admin() {
 }
 
 func record(n int) *kgo.Record {
-	return &kgo.Record{Topic: *common.Topic, Partition: int32(common.PartitionOf(n)), Key: common.Key(n), Value: common.Value(n)}
+	topic, partition := common.Place(n)
+	return &kgo.Record{
+		Topic: topic, Partition: int32(partition), Key: common.Key(n), Value: common.Value(n), Timestamp: common.Timestamp(),
+	}
 }
