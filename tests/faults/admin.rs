@@ -1,15 +1,20 @@
 //! What an operator does to a cluster's topics, by raw requests.
 
+use std::time::Duration;
+
 use kafka_protocol::messages::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
 use kafka_protocol::messages::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
+use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::elect_leaders_request::TopicPartitions;
 use kafka_protocol::messages::{
-    AlterPartitionReassignmentsRequest, CreateTopicsRequest, ElectLeadersRequest,
+    AlterPartitionReassignmentsRequest, CreateTopicsRequest, DeleteTopicsRequest,
+    ElectLeadersRequest,
 };
 
 use crate::raw::{Connection, topic_name};
+use crate::tools::wait_for;
 
 /// Replicas of a partition, the preferred leader first.
 pub(crate) type Replicas = Vec<i32>;
@@ -59,4 +64,18 @@ pub(crate) fn lead_by(connection: &mut Connection, topic: &str, replicas: &[Repl
         .with_timeout_ms(20_000);
     // Nor is every replica in sync, and may lead, at every moment.
     connection.call(2, &request);
+}
+
+/// Deletes a topic, and waits until it is gone.
+pub(crate) fn delete_topic(connection: &mut Connection, name: &str) {
+    let topic = DeleteTopicState::default().with_name(Some(topic_name(name)));
+    let request = DeleteTopicsRequest::default()
+        .with_topics(vec![topic])
+        .with_timeout_ms(20_000);
+    let response = connection.call(6, &request);
+    assert_eq!(response.responses[0].error_code, 0, "delete {name}");
+    wait_for("the topic's end", Duration::from_secs(20), || {
+        let is_gone = connection.metadata(&[name]).topics[0].error_code == 3;
+        is_gone.then_some(())
+    });
 }

@@ -1,7 +1,7 @@
 //! What a producer was told against what the log holds.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::log::{Log, Record};
 use crate::producers::Line;
@@ -39,7 +39,7 @@ pub(crate) struct Counts {
     pub(crate) misplaced: u64,
     /// The client could not go on, or did not end.
     pub(crate) fatal: u64,
-    /// The longest time without an acknowledgement.
+    /// The longest time without an acknowledgement from one partition.
     pub(crate) stall: Duration,
     /// The errors that records were given up with, and what a dead client said.
     pub(crate) reasons: Vec<String>,
@@ -87,15 +87,21 @@ impl Counts {
 
 /// What a client said of one record.
 enum Word {
-    Acked { partition: i64, offset: i64 },
+    Acked {
+        partition: i64,
+        offset: i64,
+    },
     Failed,
+    /// Acknowledged before it counts.
+    Long,
 }
 
 /// Counts what one producer's processes were told, one after the other, against
 /// the logs of its topics. Where it wrote to several, places are not compared.
-pub(crate) fn judge(told: &[Told], logs: &[Log]) -> Counts {
+/// What was acknowledged before `from` is not looked for.
+pub(crate) fn judge(told: &[Told], from: Option<Instant>, logs: &[Log]) -> Counts {
     let mut counts = Counts::default();
-    let words = words(told, &mut counts);
+    let words = words(told, from, &mut counts);
     count_log(logs, &mut counts);
     let written: HashSet<u64> = records(logs).map(|(_, record)| record.number).collect();
     let places: HashMap<(i64, i64), u64> = records(logs)
@@ -111,6 +117,7 @@ pub(crate) fn judge(told: &[Told], logs: &[Log]) -> Counts {
                     && places.get(&(*partition, *offset)) != Some(number);
                 counts.misplaced += u64::from(is_elsewhere && written.contains(number));
             }
+            Word::Long => counts.acked += 1,
             Word::Failed => {
                 counts.given_up += 1;
                 counts.given_up_in_log += u64::from(written.contains(number));
@@ -131,12 +138,12 @@ fn records(logs: &[Log]) -> impl Iterator<Item = (i32, Record)> {
 }
 
 /// What was said of each record; how it ended, and the longest stall.
-fn words(told: &[Told], counts: &mut Counts) -> HashMap<u64, Word> {
+fn words(told: &[Told], from: Option<Instant>, counts: &mut Counts) -> HashMap<u64, Word> {
     let mut words = HashMap::new();
     for process in told {
         count_end(process, counts);
     }
-    let mut last_ack = None;
+    let mut last_acks: HashMap<i64, Instant> = HashMap::new();
     for line in told.iter().flat_map(|process| &process.lines) {
         let value = &line.value;
         if let Some(fatal) = value["fatal"].as_str() {
@@ -151,10 +158,14 @@ fn words(told: &[Told], counts: &mut Counts) -> HashMap<u64, Word> {
             words.insert(number, Word::Failed);
             continue;
         }
-        if let Some(last) = last_ack {
+        let partition = value["partition"].as_i64().unwrap_or(-1);
+        if let Some(last) = last_acks.insert(partition, line.at) {
             counts.stall = counts.stall.max(line.at - last);
         }
-        last_ack = Some(line.at);
+        if from.is_some_and(|from| line.at < from) {
+            words.insert(number, Word::Long);
+            continue;
+        }
         let place = |name: &str| value[name].as_i64().unwrap_or(-1);
         let (partition, offset) = (place("partition"), place("offset"));
         words.insert(number, Word::Acked { partition, offset });
@@ -208,8 +219,6 @@ fn count_log(logs: &[Log], counts: &mut Counts) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use serde_json::{Value, json};
 
     use super::*;
@@ -237,7 +246,10 @@ mod tests {
                 number: *number,
             })
             .collect();
-        assert_eq!(judge(&[told], &[Log::from([(0, records)])]), *expected);
+        assert_eq!(
+            judge(&[told], None, &[Log::from([(0, records)])]),
+            *expected
+        );
     }
 
     fn acked(n: u64, offset: i64) -> Value {

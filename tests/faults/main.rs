@@ -22,17 +22,20 @@ mod judge;
 #[path = "../real/listeners.rs"]
 mod listeners;
 mod log;
+mod partition;
 mod producers;
 #[path = "../real/raw.rs"]
 mod raw;
+mod raw_rows;
 mod relay;
 mod rows;
 mod scene;
 #[path = "../real/tools.rs"]
 mod tools;
+mod trace;
 
 use crate::producers::Client;
-use crate::rows::Row;
+use crate::rows::{Case, Row};
 use crate::scene::Way;
 use crate::tools::Random;
 
@@ -48,7 +51,7 @@ fn a_killed_broker() {
 
 #[test]
 fn a_clean_restart() {
-    check(Row::CleanRestart);
+    check(Row::CleanRestartBehind);
 }
 
 #[test]
@@ -82,7 +85,7 @@ fn check(row: Row) {
                 .collect()
         },
     );
-    let cells = row.run(seed, "4.4.0", &clients, &[Way::Direct, Way::Hapax]);
+    let cells = Case::idempotent(row).run(seed, "4.4.0", &clients, &[Way::Direct, Way::Hapax]);
     let mut complaints = Vec::new();
     for cell in &cells {
         println!("{:?} {:?}: {:?}", cell.client, cell.way, cell.counts);

@@ -18,6 +18,8 @@ pub(crate) enum Client {
     FranzGo,
     Sarama,
     KafkaPython,
+    /// Requests made by hand.
+    Raw,
 }
 
 impl Client {
@@ -37,6 +39,7 @@ impl Client {
             Self::FranzGo => "franz-go",
             Self::Sarama => "sarama",
             Self::KafkaPython => "kafka-python",
+            Self::Raw => "raw",
         }
     }
 
@@ -48,6 +51,7 @@ impl Client {
             Self::FranzGo => "franz-go 1.22.3",
             Self::Sarama => "sarama 1.61.1",
             Self::KafkaPython => "kafka-python 3.0.12",
+            Self::Raw => "raw requests",
         }
     }
 
@@ -73,6 +77,7 @@ impl Client {
             Self::KafkaPython => python("kafka_python.py"),
             Self::FranzGo => Command::new(installed("client-go", "go")),
             Self::Sarama => Command::new(installed("client-sarama", "go")),
+            Self::Raw => unreachable!("it has no program"),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! is written: its connection is cut, or stays open and brings nothing more,
 //! until the client gives up on it.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::listeners::Listeners;
 use crate::raw::read_frame;
 use crate::tools::Random;
+use crate::trace;
 
 const PRODUCE: [u8; 2] = [0, 0];
 
@@ -48,6 +49,9 @@ struct State {
     is_half_open: bool,
     links: Vec<Arc<Link>>,
     tally: Tally,
+    /// For the trace.
+    name: String,
+    connections: usize,
 }
 
 /// Listens until dropped.
@@ -58,13 +62,15 @@ pub(crate) struct Relay {
 
 impl Relay {
     /// Connects clients at the first of each pair with the second.
-    pub(crate) fn start(seed: u64, pairs: &[(String, String)]) -> Self {
+    pub(crate) fn start(name: &str, seed: u64, pairs: &[(String, String)]) -> Self {
         let state = Arc::new(Mutex::new(State {
             weather: Weather::Calm,
             random: Random::new(seed),
             is_half_open: false,
             links: Vec::new(),
             tally: Tally::default(),
+            name: name.to_owned(),
+            connections: 0,
         }));
         let mut listeners = Listeners::default();
         for (from, to) in pairs {
@@ -123,8 +129,11 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 struct Link {
     near: TcpStream,
     far: TcpStream,
-    /// Produce requests that were passed on and have no answer yet.
-    pending: Mutex<HashSet<[u8; 4]>>,
+    /// Of the relay, and of its connections: for the trace.
+    name: String,
+    id: usize,
+    /// Versions of the Produce requests that were passed on and have no answer yet.
+    pending: Mutex<HashMap<[u8; 4], i16>>,
     is_dark: AtomicBool,
     /// The client is gone.
     has_ended: AtomicBool,
@@ -139,20 +148,24 @@ impl Link {
 }
 
 fn link(state: &Arc<Mutex<State>>, near: TcpStream, far: TcpStream) {
-    let link = Arc::new(Link {
-        near,
-        far,
-        pending: Mutex::default(),
-        is_dark: AtomicBool::new(false),
-        has_ended: AtomicBool::new(false),
-    });
-    {
+    let link = {
         let mut state = lock(state);
+        state.connections += 1;
+        let link = Arc::new(Link {
+            near,
+            far,
+            name: state.name.clone(),
+            id: state.connections,
+            pending: Mutex::default(),
+            is_dark: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+        });
         if state.weather == Weather::Closed {
             return link.cut();
         }
         state.links.push(link.clone());
-    }
+        link
+    };
     let (up_state, up_link) = (state.clone(), link.clone());
     std::thread::spawn(move || up(&up_state, &up_link));
     let state = state.clone();
@@ -168,7 +181,8 @@ fn up(state: &Mutex<State>, link: &Link) {
     while let Ok(Some(frame)) = read_frame(&mut &link.near) {
         if let (Some(PRODUCE), Some(correlation)) = (part(&frame, 4), part(&frame, 8)) {
             let mut pending = link.pending.lock().expect("no relay panicked");
-            pending.insert(correlation);
+            pending.insert(correlation, trace::version(&frame));
+            trace::request(&link.name, link.id, &frame);
         }
         if (&link.far).write_all(&frame).is_err() {
             return link.cut();
@@ -185,11 +199,14 @@ fn down(state: &Mutex<State>, link: &Link) {
     while let Ok(Some(frame)) = read_frame(&mut &link.far) {
         let correlation: [u8; 4] = part(&frame, 4).unwrap_or_default();
         let mut pending = link.pending.lock().expect("no relay panicked");
-        let is_produce = pending.remove(&correlation);
+        let version = pending.remove(&correlation);
         drop(pending);
-        let passes = match is_produce {
-            true => passes(&mut lock(state), link),
-            false => !link.is_dark.load(Ordering::Relaxed),
+        let passes = match version {
+            Some(version) => {
+                trace::answer(&link.name, link.id, version, &frame);
+                passes(&mut lock(state), link)
+            }
+            None => !link.is_dark.load(Ordering::Relaxed),
         };
         if passes && (&link.near).write_all(&frame).is_err() && !lock(state).is_half_open {
             break;

@@ -6,6 +6,7 @@ use crate::judge::Counts;
 use crate::producers::{Client, LAST_WORDS};
 use crate::relay::Weather;
 use crate::scene::{Plan, Scene, Side, Way};
+use crate::{partition, raw_rows};
 
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,13 +14,37 @@ pub(crate) enum Row {
     LostResponses,
     SlowBroker,
     BrokerKilled,
+    /// The network fails before hapax, and behind it.
     CleanRestart,
+    CleanRestartBehind,
     OldTimestamps,
     FreshPartitions,
     LeaderMoves,
+    BrokerCutOff,
+    RollingRestart,
+    HapaxKilled,
+    HapaxReplaced,
+    ClientKilled,
+    TopicRecreated,
+    LastEpoch,
+    SequenceWrap,
 }
 
-/// One producer's counts in a run of a row.
+/// What producers do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Load {
+    Idempotent,
+    Transactional,
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Case {
+    pub(crate) row: Row,
+    pub(crate) load: Load,
+}
+
+/// One producer's counts in a run of a case.
 pub(crate) struct Cell {
     pub(crate) client: Client,
     pub(crate) way: Way,
@@ -27,31 +52,47 @@ pub(crate) struct Cell {
 }
 
 impl Row {
-    pub(crate) const ALL: [Self; 7] = [
+    const ALL: [Self; 16] = [
         Self::LostResponses,
         Self::SlowBroker,
         Self::BrokerKilled,
         Self::CleanRestart,
+        Self::CleanRestartBehind,
         Self::OldTimestamps,
         Self::FreshPartitions,
         Self::LeaderMoves,
+        Self::BrokerCutOff,
+        Self::RollingRestart,
+        Self::HapaxKilled,
+        Self::HapaxReplaced,
+        Self::ClientKilled,
+        Self::TopicRecreated,
+        Self::LastEpoch,
+        Self::SequenceWrap,
     ];
 
-    /// For the command line.
-    pub(crate) fn id(self) -> &'static str {
+    fn id(self) -> &'static str {
         match self {
             Self::LostResponses => "lost-responses",
             Self::SlowBroker => "slow-broker",
             Self::BrokerKilled => "broker-killed",
             Self::CleanRestart => "clean-restart",
+            Self::CleanRestartBehind => "clean-restart-behind",
             Self::OldTimestamps => "old-timestamps",
             Self::FreshPartitions => "fresh-partitions",
             Self::LeaderMoves => "leader-moves",
+            Self::BrokerCutOff => "broker-cut-off",
+            Self::RollingRestart => "rolling-restart",
+            Self::HapaxKilled => "hapax-killed",
+            Self::HapaxReplaced => "hapax-replaced",
+            Self::ClientKilled => "client-killed",
+            Self::TopicRecreated => "topic-recreated",
+            Self::LastEpoch => "last-epoch",
+            Self::SequenceWrap => "sequence-wrap",
         }
     }
 
-    /// For the table: what happens.
-    pub(crate) fn title(self) -> &'static str {
+    fn title(self) -> &'static str {
         match self {
             Self::LostResponses => "one answer in about 40 is lost, its connection cut or silent",
             Self::SlowBroker => {
@@ -59,11 +100,116 @@ impl Row {
             }
             Self::BrokerKilled => "a broker is killed with -9 and restarted, twice",
             Self::CleanRestart => {
-                "the network fails, every broker is restarted cleanly, all in flight is sent again"
+                "clients lose their network, every broker is restarted cleanly, then what was in flight is sent again"
             }
-            Self::OldTimestamps => "records 26 h old, producers forgotten after 5 s, answers lost",
-            Self::FreshPartitions => "new topics of 16 partitions, whose leaders move at once",
+            Self::CleanRestartBehind => {
+                "the same, where it is hapax that loses its network to the brokers"
+            }
+            Self::OldTimestamps => {
+                "records 26 h old, producers forgotten after 5 s, one answer in about 40 is lost"
+            }
+            Self::FreshPartitions => "five new topics of 16 partitions, whose leaders move at once",
             Self::LeaderMoves => "leaders moved by reassignment every second",
+            Self::BrokerCutOff => "a broker is cut off from the other two, not from clients, twice",
+            Self::RollingRestart => "every broker is restarted cleanly, one after the other",
+            Self::HapaxKilled => "hapax is killed with -9 and restarted, three times",
+            Self::HapaxReplaced => "hapax is drained, ends, and another takes its place, twice",
+            Self::ClientKilled => {
+                "the client is killed with -9, its connection stays half open, a new process resumes after the last acknowledgement"
+            }
+            Self::TopicRecreated => "the topic is deleted and created again (counted from then on)",
+            Self::LastEpoch => {
+                "a producer at epoch 32767, answers lost, then a new producer id (raw requests)"
+            }
+            Self::SequenceWrap => {
+                "a producer's sequence passes 2147483647, answers lost (raw requests)"
+            }
+        }
+    }
+
+    /// What can be asked of clients under it.
+    fn loads(self) -> &'static [Load] {
+        match self {
+            Self::LostResponses
+            | Self::SlowBroker
+            | Self::BrokerKilled
+            | Self::CleanRestart
+            | Self::CleanRestartBehind
+            | Self::LeaderMoves
+            | Self::BrokerCutOff
+            | Self::RollingRestart
+            | Self::HapaxKilled
+            | Self::HapaxReplaced => &[Load::Idempotent, Load::Transactional],
+            Self::OldTimestamps
+            | Self::FreshPartitions
+            | Self::ClientKilled
+            | Self::TopicRecreated
+            | Self::LastEpoch
+            | Self::SequenceWrap => &[Load::Idempotent],
+        }
+    }
+}
+
+impl Case {
+    pub(crate) fn idempotent(row: Row) -> Self {
+        let load = Load::Idempotent;
+        Self { row, load }
+    }
+
+    pub(crate) fn all() -> Vec<Self> {
+        let load = |load: Load| {
+            let rows = Row::ALL.into_iter();
+            let rows = rows.filter(move |row| row.loads().contains(&load));
+            rows.map(move |row| Self { row, load })
+        };
+        load(Load::Idempotent)
+            .chain(load(Load::Transactional))
+            .collect()
+    }
+
+    /// For the command line.
+    pub(crate) fn id(self) -> String {
+        match self.load {
+            Load::Idempotent => self.row.id().to_owned(),
+            Load::Transactional => format!("{}+transactions", self.row.id()),
+        }
+    }
+
+    /// For the table: what happens.
+    pub(crate) fn title(self) -> String {
+        match self.load {
+            Load::Idempotent => self.row.title().to_owned(),
+            Load::Transactional => format!("transactions: {}", self.row.title()),
+        }
+    }
+
+    /// The versions of Kafka that it is run with: the newest, and 3.9 where
+    /// that one does something else.
+    pub(crate) fn kafkas(self) -> &'static [&'static str] {
+        match self {
+            Self {
+                row: Row::CleanRestart | Row::OldTimestamps | Row::FreshPartitions,
+                ..
+            }
+            | Self {
+                row: Row::LostResponses,
+                load: Load::Transactional,
+            } => &["4.4.0", "3.9.1"],
+            Self { .. } => &["4.4.0"],
+        }
+    }
+
+    /// Whether this is as good as it must be through hapax.
+    pub(crate) fn allows(self, counts: &Counts) -> bool {
+        match self.row {
+            // A new process knows nothing of what the old one had in flight.
+            Row::ClientKilled => {
+                let duplicates = counts.duplicates;
+                let others =
+                    counts.faults().iter().map(|(_, count)| count).sum::<u64>() - duplicates;
+                others == 0
+            }
+            _ => counts.is_clean(),
         }
     }
 
@@ -74,21 +220,37 @@ impl Row {
             kafka,
             clients: clients.to_vec(),
             ways: ways.to_vec(),
+            load: self.load,
             forgets_producers: false,
+            has_users: false,
             client_arguments: &[],
             hapax_arguments: &[],
         };
-        match self {
-            Self::SlowBroker => plan.client_arguments = &["--request-timeout-ms", "1000"],
-            Self::OldTimestamps => {
+        if self.load == Load::Transactional {
+            plan.clients.retain(|client| client.is_transactional());
+        }
+        match self.row {
+            Row::SlowBroker => plan.client_arguments = &["--request-timeout-ms", "1000"],
+            Row::OldTimestamps => {
                 plan.forgets_producers = true;
                 plan.client_arguments = &["--age-ms", "93600000"];
             }
-            Self::LostResponses
-            | Self::BrokerKilled
-            | Self::CleanRestart
-            | Self::FreshPartitions
-            | Self::LeaderMoves => {}
+            Row::BrokerCutOff => plan.has_users = true,
+            Row::HapaxKilled => plan.ways.retain(|way| *way != Way::Direct),
+            Row::HapaxReplaced => {
+                plan.ways.retain(|way| *way != Way::Direct);
+                plan.hapax_arguments = &["--drain-timeout", "3s"];
+            }
+            Row::LastEpoch | Row::SequenceWrap => plan.clients.clear(),
+            Row::LostResponses
+            | Row::BrokerKilled
+            | Row::CleanRestart
+            | Row::CleanRestartBehind
+            | Row::FreshPartitions
+            | Row::LeaderMoves
+            | Row::RollingRestart
+            | Row::ClientKilled
+            | Row::TopicRecreated => {}
         }
         plan
     }
@@ -101,18 +263,27 @@ impl Row {
         clients: &[Client],
         ways: &[Way],
     ) -> Vec<Cell> {
-        println!("{}: SEED={seed}", self.id());
+        println!("{} Kafka {kafka}: SEED={seed}", self.id());
         let plan = self.plan(seed, kafka, clients, ways);
         let mut scene = Scene::set(&plan);
         scene.start_producers(&plan);
-        match self {
-            Self::LostResponses => lose_responses(&mut scene, 1),
-            Self::SlowBroker => slow_broker(&mut scene),
-            Self::BrokerKilled => kill_brokers(&mut scene),
-            Self::CleanRestart => restart_behind_silence(&mut scene),
-            Self::OldTimestamps => lose_responses(&mut scene, 4),
-            Self::FreshPartitions => fresh_partitions(&mut scene),
-            Self::LeaderMoves => move_leaders(&mut scene),
+        match self.row {
+            Row::LostResponses => lose_responses(&scene, 1),
+            Row::SlowBroker => slow_broker(&mut scene),
+            Row::BrokerKilled => kill_brokers(&mut scene),
+            Row::CleanRestart => restart_behind_silence(&scene, Side::Before),
+            Row::CleanRestartBehind => restart_behind_silence(&scene, Side::Behind),
+            Row::OldTimestamps => lose_responses(&scene, 4),
+            Row::FreshPartitions => fresh_partitions(&mut scene),
+            Row::LeaderMoves => move_leaders(&mut scene),
+            Row::BrokerCutOff => cut_off_brokers(&mut scene),
+            Row::RollingRestart => restart_all(&scene),
+            Row::HapaxKilled => kill_hapax(&mut scene),
+            Row::HapaxReplaced => replace_hapax(&mut scene),
+            Row::ClientKilled => kill_clients(&mut scene),
+            Row::TopicRecreated => recreate_topics(&mut scene),
+            Row::LastEpoch => raw_rows::last_epoch(&mut scene),
+            Row::SequenceWrap => raw_rows::sequence_wrap(&mut scene),
         }
         scene.go_on(Duration::from_secs(2));
         scene.end_producers(LAST_WORDS);
@@ -128,8 +299,8 @@ impl Row {
     }
 }
 
-/// Half of the answers get lost before hapax, half behind it.
-fn lose_responses(scene: &mut Scene, dark_in_four: u64) {
+/// Half of the time answers get lost before hapax, half of it behind.
+fn lose_responses(scene: &Scene, dark_in_four: u64) {
     for side in [Side::Before, Side::Behind] {
         let weather = Weather::Losing {
             one_in: 40,
@@ -162,23 +333,23 @@ fn kill_brokers(scene: &mut Scene) {
 }
 
 /// What is in flight is written and not acknowledged. Before it is sent again
-/// every broker has been stopped cleanly, of which it remembers the last batch
+/// every broker has been stopped cleanly, and has written down the last batch
 /// of each producer alone.
-fn restart_behind_silence(scene: &mut Scene) {
-    let side = match scene.random.one_in(2) {
-        true => Side::Before,
-        false => Side::Behind,
-    };
-    println!("the network fails {side:?} hapax");
+fn restart_behind_silence(scene: &Scene, side: Side) {
     scene.set_weather(side, Weather::Silent);
     scene.wait_until_silent(side);
     scene.set_weather(side, Weather::Closed);
+    restart_all(scene);
+    scene.set_weather(side, Weather::Calm);
+    scene.go_on(Duration::from_secs(5));
+}
+
+fn restart_all(scene: &Scene) {
     for node in 0..scene.cluster.nodes() {
         scene.cluster.stop(node);
         scene.cluster.restart(node);
+        scene.wait_until_in_sync();
     }
-    scene.set_weather(side, Weather::Calm);
-    scene.go_on(Duration::from_secs(5));
 }
 
 /// The first batches of a producer on partitions whose leader is not settled.
@@ -196,15 +367,68 @@ fn fresh_partitions(scene: &mut Scene) {
 }
 
 fn move_leaders(scene: &mut Scene) {
-    let topics: Vec<String> = scene
-        .lanes
-        .iter()
-        .map(|lane| lane.topics[0].clone())
-        .collect();
+    let topics = scene.lanes.iter().map(|lane| lane.topics[0].clone());
+    let topics: Vec<String> = topics.collect();
     for _ in 0..12 {
         for topic in &topics {
             scene.move_all_leaders(topic, 3);
         }
         scene.go_on(Duration::from_secs(1));
     }
+}
+
+/// Long enough for the other two to elect leaders without it, while clients
+/// still reach it.
+fn cut_off_brokers(scene: &mut Scene) {
+    for _ in 0..2 {
+        let node = scene.any_node();
+        let cut = partition::cut_off(&scene.cluster, node);
+        scene.go_on(Duration::from_secs(8));
+        drop(cut);
+        scene.go_on(Duration::from_secs(5));
+    }
+}
+
+fn kill_hapax(scene: &mut Scene) {
+    for _ in 0..3 {
+        for road in &mut scene.roads {
+            road.kill_hapax();
+        }
+        scene.go_on(Duration::from_secs(1));
+        for road in &mut scene.roads {
+            road.start_hapax();
+        }
+        scene.go_on(Duration::from_secs(4));
+    }
+}
+
+fn replace_hapax(scene: &mut Scene) {
+    for _ in 0..2 {
+        for road in &mut scene.roads {
+            road.drain_hapax();
+            road.start_hapax();
+        }
+        scene.go_on(Duration::from_secs(4));
+    }
+}
+
+fn kill_clients(scene: &mut Scene) {
+    for road in &scene.roads {
+        road.near.set_half_open(true);
+    }
+    for lane in &mut scene.lanes {
+        lane.kill_and_resume();
+    }
+    scene.go_on(Duration::from_secs(8));
+    for road in &scene.roads {
+        road.near.set_half_open(false);
+    }
+}
+
+fn recreate_topics(scene: &mut Scene) {
+    scene.go_on(Duration::from_secs(2));
+    for index in 0..scene.lanes.len() {
+        scene.recreate_topic(index);
+    }
+    scene.go_on(Duration::from_secs(10));
 }

@@ -5,6 +5,7 @@
 //! client ── relay ── hapax ── relay ── Kafka      through hapax
 //! ```
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use crate::admin::{self, Replicas};
@@ -14,6 +15,7 @@ use crate::judge::{Counts, Told, judge};
 use crate::log;
 use crate::producers::{Client, Producer};
 use crate::relay::{Relay, Weather};
+use crate::rows::Load;
 use crate::tools::{Random, free_ports, unique, wait_for};
 
 /// How clients reach the cluster.
@@ -60,8 +62,11 @@ pub(crate) struct Plan {
     pub(crate) kafka: &'static str,
     pub(crate) clients: Vec<Client>,
     pub(crate) ways: Vec<Way>,
+    pub(crate) load: Load,
     /// Producer ids are forgotten 5 s after their last record's time.
     pub(crate) forgets_producers: bool,
+    /// Each node runs as a user of its own.
+    pub(crate) has_users: bool,
     /// Further arguments of every client.
     pub(crate) client_arguments: &'static [&'static str],
     /// Further arguments of hapax.
@@ -85,12 +90,15 @@ pub(crate) struct Road {
 pub(crate) struct Lane {
     pub(crate) client: Client,
     pub(crate) way: Way,
+    operation: &'static str,
     arguments: Vec<String>,
     bootstrap: String,
     pub(crate) topics: Vec<String>,
     pub(crate) producer: Option<Producer>,
     /// The first record of its process.
     first: u64,
+    /// What was acknowledged before is not looked for in the log.
+    counts_from: Option<Instant>,
     /// Of the processes that have ended.
     told: Vec<Told>,
 }
@@ -126,6 +134,7 @@ impl Scene {
             nodes: usize::from(nodes),
             version: plan.kafka,
             fast_pid: plan.forgets_producers,
+            has_users: plan.has_users,
             front_advertised: advertised.clone(),
             properties: PROPERTIES.to_owned(),
             ..Options::default()
@@ -156,6 +165,14 @@ impl Scene {
                 let name = format!("{}-{}", client.id(), road.way.id());
                 let topic = self.cluster.create_topic(&name, 3);
                 let mut arguments = vec!["--topic".to_owned(), topic.clone()];
+                let operation = match plan.load {
+                    Load::Idempotent => "produce",
+                    Load::Transactional => {
+                        arguments.extend(["--transactional-id".to_owned(), topic.clone()]);
+                        arguments.extend(["--count".to_owned(), "20".to_owned()]);
+                        "transactions"
+                    }
+                };
                 let own = plan.client_arguments.chunks(2);
                 let own = own.map(|pair| (pair[0], pair[1]));
                 for (name, value) in PRODUCER.into_iter().chain(own) {
@@ -164,11 +181,13 @@ impl Scene {
                 let mut lane = Lane {
                     client: *client,
                     way: road.way,
+                    operation,
                     arguments,
                     bootstrap: road.bootstrap.clone(),
                     topics: vec![topic],
                     producer: None,
                     first: 0,
+                    counts_from: None,
                     told: Vec::new(),
                 };
                 lane.start(0);
@@ -194,11 +213,7 @@ impl Scene {
 
     /// Lets everything go on as it is.
     pub(crate) fn go_on(&self, time: Duration) {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a fault lasts as long as it does"
-        )]
-        std::thread::sleep(time);
+        pause(time);
     }
 
     /// What becomes of answers between clients and brokers: before or behind
@@ -255,6 +270,27 @@ impl Scene {
         replicas
     }
 
+    /// Deletes a producer's topic and creates it again; counts from then on.
+    pub(crate) fn recreate_topic(&mut self, index: usize) {
+        let lane = &mut self.lanes[index];
+        let mut connection = self.cluster.connect(0);
+        admin::delete_topic(&mut connection, &lane.topics[0]);
+        connection.create_topic(&lane.topics[0], 3, 3, &[]);
+        lane.counts_from = Some(Instant::now());
+    }
+
+    /// Waits until no partition lacks a replica: an operator's rolling restart does.
+    pub(crate) fn wait_until_in_sync(&self) {
+        wait_for("replicas in sync", Duration::from_secs(60), || {
+            let topics = self.lanes.iter().flat_map(|lane| &lane.topics);
+            let topics: Vec<&str> = topics.map(String::as_str).collect();
+            let response = self.cluster.connect(0).metadata(&topics);
+            let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
+            let mut in_sync = partitions.map(|partition| partition.isr_nodes.len());
+            in_sync.all(|count| count == 3).then_some(())
+        });
+    }
+
     /// Prints what was done to answers, and what hapax counted.
     pub(crate) fn report(&self) {
         for road in &self.roads {
@@ -274,21 +310,22 @@ impl Scene {
     /// Ends the producers' work, and waits until they have ended.
     pub(crate) fn end_producers(&mut self, patience: Duration) {
         for lane in &mut self.lanes {
-            lane.producer.as_mut().expect("it was started").end_input();
+            if let Some(producer) = &mut lane.producer {
+                producer.end_input();
+            }
         }
         let start = Instant::now();
-        let mut pause = Duration::from_millis(10);
         for lane in &mut self.lanes {
-            let producer = lane.producer.as_mut().expect("it was started");
+            let Some(producer) = lane.producer.as_mut() else {
+                continue;
+            };
             while producer.runs() {
                 if start.elapsed() > patience {
                     eprintln!("{:?} {:?} did not end", lane.client, lane.way);
                     producer.kill();
                     break;
                 }
-                #[expect(clippy::disallowed_methods, reason = "another process is polled")]
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(Duration::from_millis(100));
+                pause(Duration::from_millis(20));
             }
             lane.end(false);
         }
@@ -302,7 +339,11 @@ impl Scene {
                 .iter()
                 .map(|topic| log::read(&self.cluster, topic))
                 .collect();
-            (lane.client, lane.way, judge(&lane.told, &logs))
+            (
+                lane.client,
+                lane.way,
+                judge(&lane.told, lane.counts_from, &logs),
+            )
         });
         lanes.collect()
     }
@@ -322,6 +363,36 @@ pub(crate) enum Side {
 }
 
 impl Lane {
+    /// One whose work is done.
+    pub(crate) fn ended(client: Client, way: Way, topic: String, told: Told) -> Self {
+        Self {
+            client,
+            way,
+            operation: "",
+            arguments: Vec::new(),
+            bootstrap: String::new(),
+            topics: vec![topic],
+            producer: None,
+            first: 0,
+            counts_from: None,
+            told: vec![told],
+        }
+    }
+
+    /// kill -9, and another process that goes on after the last record that
+    /// was acknowledged before any that was not.
+    pub(crate) fn kill_and_resume(&mut self) {
+        self.producer.as_mut().expect("it was started").kill();
+        self.end(true);
+        let lines = self.told.iter().flat_map(|told| &told.lines);
+        let numbers = lines.filter(|line| line.value["error"].is_null());
+        let acked: HashSet<u64> = numbers
+            .filter_map(|line| line.value["n"].as_u64())
+            .collect();
+        let first = (0..).find(|n| !acked.contains(n)).expect("it was killed");
+        self.start(first);
+    }
+
     /// Has its producer write to another topic from now on.
     pub(crate) fn tell_topic(&mut self, topic: &str, partitions: i32) {
         self.topics.push(topic.to_owned());
@@ -333,7 +404,7 @@ impl Lane {
     pub(crate) fn start(&mut self, first: u64) {
         let mut arguments = self.arguments.clone();
         arguments.extend(["--first".to_owned(), first.to_string()]);
-        let producer = Producer::start(self.client, "produce", &self.bootstrap, &arguments);
+        let producer = Producer::start(self.client, self.operation, &self.bootstrap, &arguments);
         self.producer = Some(producer);
         self.first = first;
     }
@@ -357,7 +428,7 @@ impl Road {
         Self {
             way: Way::Direct,
             bootstrap: advertised.join(","),
-            near: Relay::start(seed, &pairs(advertised, fronts)),
+            near: Relay::start("direct", seed, &pairs(advertised, fronts)),
             far: None,
             hapax: None,
             ports: None,
@@ -380,10 +451,18 @@ impl Road {
         let numbers = ports.bootstrap..=ports.brokers.1;
         let listening =
             numbers.map(|port| (format!("127.0.0.1:{port}"), format!("127.0.0.2:{port}")));
-        let near = Relay::start(seed, &listening.collect::<Vec<_>>());
+        let near = Relay::start(
+            &format!("{}.near", way.id()),
+            seed,
+            &listening.collect::<Vec<_>>(),
+        );
         let nodes = u16::try_from(fronts.len()).expect("few nodes");
         let behind = addresses(free_ports(nodes), nodes);
-        let far = Relay::start(seed.rotate_left(32), &pairs(&behind, fronts));
+        let far = Relay::start(
+            &format!("{}.far", way.id()),
+            seed.rotate_left(32),
+            &pairs(&behind, fronts),
+        );
         let map: Vec<String> = pairs(advertised, &behind)
             .into_iter()
             .map(|(named, reached)| format!("{named}={reached}"))
@@ -414,9 +493,31 @@ impl Road {
 
     /// Starts hapax, again on the same ports where it has ended.
     pub(crate) fn start_hapax(&mut self) {
-        let ports = self.ports.clone().expect("a way through hapax");
+        let Some(ports) = self.ports.clone() else {
+            return;
+        };
         let arguments: Vec<&str> = self.hapax_arguments.iter().map(String::as_str).collect();
         self.hapax = Some(Hapax::start_on(ports, &arguments));
+    }
+
+    /// kill -9.
+    pub(crate) fn kill_hapax(&mut self) {
+        self.hapax = None;
+    }
+
+    /// SIGTERM, and its end with exit code 0.
+    pub(crate) fn drain_hapax(&mut self) {
+        let Some(mut hapax) = self.hapax.take() else {
+            return;
+        };
+        hapax.sigterm();
+        assert_eq!(hapax.exit_code(Duration::from_secs(60)), Some(0));
+    }
+
+    /// One of the addresses that clients are given.
+    pub(crate) fn first_address(&self) -> &str {
+        let mut addresses = self.bootstrap.split(',');
+        addresses.next().expect("an address")
     }
 
     /// The relay where answers get lost.
@@ -426,6 +527,15 @@ impl Road {
             _ => &self.near,
         }
     }
+}
+
+/// Lets other processes go on.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a fault lasts as long as it does, and other processes are polled"
+)]
+pub(crate) fn pause(time: Duration) {
+    std::thread::sleep(time);
 }
 
 fn addresses(first: u16, count: u16) -> Vec<String> {

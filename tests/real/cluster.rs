@@ -24,6 +24,8 @@ pub(crate) struct Options {
     pub(crate) first_port: Option<u16>,
     /// Further lines of the nodes' properties.
     pub(crate) properties: String,
+    /// Each node runs as a user of its own, by which its packets can be told.
+    pub(crate) has_users: bool,
 }
 
 impl Default for Options {
@@ -36,6 +38,7 @@ impl Default for Options {
             front_advertised: Vec::new(),
             first_port: None,
             properties: String::new(),
+            has_users: false,
         }
     }
 }
@@ -76,6 +79,7 @@ impl Cluster {
             node_ids,
             front_advertised,
         };
+        let users: Vec<u32> = (0..options.nodes).map(Self::user).collect();
         cluster.script(&["up"], |command| {
             command
                 .env("KAFKA_VERSION", options.version)
@@ -84,6 +88,14 @@ impl Cluster {
                 .env("FRONT_ADVERTISED", cluster.front_advertised.join(" "))
                 .env("FAST_PID", if options.fast_pid { "1" } else { "0" })
                 .env("EXTRA", &options.properties)
+                .env(
+                    "NODE_USERS",
+                    if options.has_users {
+                        spaced(&users)
+                    } else {
+                        String::new()
+                    },
+                )
                 .env("OWNER_PID", std::process::id().to_string());
         });
         cluster
@@ -113,6 +125,16 @@ impl Cluster {
 
     pub(crate) fn nodes(&self) -> usize {
         self.ports.len()
+    }
+
+    /// The user that a node runs as, where each has its own.
+    pub(crate) fn user(node: usize) -> u32 {
+        61_000 + u32::try_from(node).expect("few nodes")
+    }
+
+    /// The ports of a node that only nodes connect to.
+    pub(crate) fn ports_between_nodes(&self, node: usize) -> Vec<u16> {
+        [3, 4].map(|listener| self.ports[node] + listener).to_vec()
     }
 
     /// Where clients reach the nodes directly.

@@ -71,14 +71,19 @@ class Tally:
 
 def records(options, tally):
     """Yields each record to be produced with the seconds until it is due."""
-    ended = threading.Event()
-    if options.until_input_ends:
-        threading.Thread(target=follow_input, args=(options, ended), daemon=True).start()
+    ended = followed_input(options) if options.until_input_ends else threading.Event()
     n, start = options.first, time.monotonic()
     while (not options.count or tally.counts["sent"] < options.count) and not ended.is_set():
         ahead = tally.counts["sent"] / options.rate - (time.monotonic() - start) if options.rate else 0
         yield n, max(ahead, 0)
         n, tally.counts["sent"] = n + 1, tally.counts["sent"] + 1
+
+
+def followed_input(options):
+    """An event that is set once the input has ended; its lines are followed until then."""
+    ended = threading.Event()
+    threading.Thread(target=follow_input, args=(options, ended), daemon=True).start()
+    return ended
 
 
 def transactions(options):

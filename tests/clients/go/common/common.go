@@ -179,6 +179,40 @@ func Produced(sent int) {
 	}
 }
 
+// EndlessTransactions runs one transaction after another, each again until it is committed or nobody can say whether it
+// is. A commit gives the records' places, an error if there was one, and whether it may be committed all the same.
+func EndlessTransactions(commit func(first, count int) (places [][2]int64, mayBe bool, err error)) {
+	ended := make(chan struct{})
+	go func() {
+		followInput()
+		close(ended)
+	}()
+	n, start := *First, time.Now()
+	for {
+		select {
+		case <-ended:
+			Line(map[string]any{"sent": n - *First})
+			return
+		case <-time.After(time.Duration(n-*First)*time.Second/time.Duration(*rate) - time.Since(start)):
+		}
+		places, mayBe, err := commit(n, *Count)
+		if err != nil {
+			Line(map[string]any{"aborted": err.Error()})
+		}
+		for i := range *Count {
+			switch {
+			case err == nil:
+				Delivered(n+i, int32(places[i][0]), places[i][1], nil)
+			case mayBe:
+				Delivered(n+i, -1, -1, errors.New("committed or not"))
+			}
+		}
+		if err == nil || mayBe {
+			n += *Count
+		}
+	}
+}
+
 // Transactions runs three of Count records each: committed, aborted, committed.
 func Transactions(begin func(), send func(n int) (int32, int64), end func(commit bool)) {
 	n := *First

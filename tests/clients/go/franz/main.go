@@ -15,7 +15,9 @@ import (
 )
 
 func main() {
-	common.Run(map[string]func(){"produce": produce, "consume": consume, "transact": transact, "admin": admin})
+	common.Run(map[string]func(){
+		"produce": produce, "consume": consume, "transact": transact, "transactions": transactions, "admin": admin,
+	})
 }
 
 func client(more ...kgo.Opt) *kgo.Client {
@@ -110,6 +112,45 @@ func transact() {
 		func(commit bool) { common.Check(c.EndTransaction(ctx, kgo.TransactionEndTry(commit))) },
 	)
 	c.Close()
+}
+
+func transactions() {
+	var c *kgo.Client
+	ctx := context.Background()
+	common.EndlessTransactions(func(first, count int) (places [][2]int64, mayBe bool, err error) {
+		if c == nil {
+			c = producer(kgo.TransactionalID(*common.TransactionalID))
+		}
+		defer func() {
+			if err == nil {
+				return
+			}
+			if fatal := c.EndTransaction(ctx, kgo.TryAbort); fatal != nil {
+				common.Line(map[string]any{"fatal": fmt.Sprintf("%v, then %v", err, fatal)})
+				c.Close()
+				c = nil
+				return
+			}
+			mayBe = false
+		}()
+		if err := c.BeginTransaction(); err != nil {
+			return nil, false, err
+		}
+		records := make([]*kgo.Record, count)
+		for i := range records {
+			records[i] = record(first + i)
+		}
+		if err := c.ProduceSync(ctx, records...).FirstErr(); err != nil {
+			return nil, false, err
+		}
+		if err := c.EndTransaction(ctx, kgo.TryCommit); err != nil {
+			return nil, true, err
+		}
+		for _, r := range records {
+			places = append(places, [2]int64{int64(r.Partition), r.Offset})
+		}
+		return places, false, nil
+	})
 }
 
 func admin() {
