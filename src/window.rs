@@ -247,6 +247,9 @@ struct Notes {
     gaps: u16,
     /// Whether a held request waits for this window to change.
     waited_for: bool,
+    /// Whether a batch was sent that is not in `open` any more, unsettled: of
+    /// none can be said that it was not.
+    has_forgotten: bool,
 }
 
 impl Notes {
@@ -257,6 +260,7 @@ impl Notes {
         absorbed: 0,
         gaps: 0,
         waited_for: false,
+        has_forgotten: false,
     };
 }
 
@@ -310,7 +314,9 @@ impl Window {
                 ..sent
             };
         } else {
-            self.open.make_room()?;
+            if !self.has_room() {
+                return None;
+            }
             self.open.push(sent);
         }
         Some(Committed { id, gated })
@@ -332,7 +338,7 @@ impl Window {
             }
             return;
         }
-        if self.open.make_room().is_some() {
+        if self.has_room() {
             self.open.push(Attempt {
                 batch: arrival.batch.into(),
                 state,
@@ -423,6 +429,16 @@ impl Window {
 
     fn notes_mut(&mut self) -> &mut Notes {
         self.notes.get_or_insert_default()
+    }
+
+    /// Whether there is room for one more attempt, and notes if one is
+    /// forgotten for it, or is not remembered, that may be in the log.
+    fn has_room(&mut self) -> bool {
+        let forgotten = self.open.make_room();
+        if !matches!(forgotten, Some(None | Some(State::NotWritten { .. }))) {
+            self.notes_mut().has_forgotten = true;
+        }
+        forgotten.is_some()
     }
 
     fn gate_open(&self, arrival: &Arrival) -> bool {
