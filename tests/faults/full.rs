@@ -4,7 +4,8 @@
 //! `--rows a,b`, `--clients a,b`, `--ways direct,hapax,shield45` and
 //! `--kafka 4.4.0` choose a part; `--runs N` runs each row so many times;
 //! `--seed S` gives the first run's seed, the next have the numbers after it.
-//! `--report` writes the results and the README's table, of all rows only.
+//! `--report` writes the results and the README's table, which say so of rows
+//! that were not run.
 
 #![allow(dead_code, reason = "the tests of the matrix use these modules too")]
 #![allow(
@@ -86,11 +87,6 @@ fn main() -> ExitCode {
         eprintln!("{complaint}");
     }
     if options.has("--report") {
-        let is_whole = cases.len() == Case::all().len() && clients.len() == Client::ALL.len();
-        assert!(
-            is_whole && broken.is_empty(),
-            "a report is of the whole matrix"
-        );
         write(&text);
     }
     match complaints.is_empty() && broken.is_empty() && !sums.is_empty() {

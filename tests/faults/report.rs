@@ -12,6 +12,7 @@ use crate::scene::Way;
 
 const BEGIN: &str = "<!-- faults:begin -->\n";
 const END: &str = "<!-- faults:end -->";
+const NEWEST: &str = "4.4.0";
 const SECTION: &str = "## Where Kafka forgets";
 
 /// All runs of one cell.
@@ -91,20 +92,19 @@ fn table(sums: &[Sum]) -> String {
         let _ = write!(text, " {} |", way.title());
     }
     let _ = writeln!(text, "\n|---|{}", "---|".repeat(ways.len()));
-    for (case, kafka) in rows(sums) {
-        let note = if kafka == "4.4.0" {
-            String::new()
-        } else {
-            format!(" (Kafka {kafka})")
-        };
-        let _ = write!(text, "| {}{note} |", case.title());
-        for way in &ways {
-            let cells: Vec<&Sum> = of(sums, case, kafka)
-                .filter(|sum| sum.way == *way)
-                .collect();
-            let _ = write!(text, " {} |", cell(&cells));
+    for case in Case::all() {
+        for kafka in case.kafkas() {
+            let note = match *kafka {
+                NEWEST => String::new(),
+                older => format!(" (Kafka {older})"),
+            };
+            let _ = write!(text, "| {}{note} |", case.title());
+            for way in &ways {
+                let cells = of(sums, case, kafka).filter(|sum| sum.way == *way);
+                let _ = write!(text, " {} |", cell(&cells.collect::<Vec<_>>()));
+            }
+            text += "\n";
         }
-        text += "\n";
     }
     text
 }
@@ -112,7 +112,7 @@ fn table(sums: &[Sum]) -> String {
 /// What went wrong of one row on one way, and the longest silence.
 fn cell(sums: &[&Sum]) -> String {
     if sums.is_empty() {
-        return "not run".to_owned();
+        return "–".to_owned();
     }
     let mut parts: Vec<String> = Vec::new();
     for sum in sums.iter().filter(|sum| !sum.counts.is_clean()) {
@@ -179,5 +179,5 @@ Then everything is counted from the log itself, read from its leaders, against w
 Duplicates: records in the log again. Lost: acknowledged, and not in the log. Reordered: in the log before one that was \
 sent earlier to the same partition. Given up: reported to the application as not written; some may be written all the same. \
 Not told of: neither acknowledged nor given up. Misplaced: acknowledged at an offset that holds another record. \
-Fatal: the client could not go on. The longest silence is the longest time between two acknowledgements of one client \
+Fatal: the client could not go on. A dash: not run, or there is no such thing that way. The longest silence is the longest time between two acknowledgements of one partition \
 (a shared machine's: compare within a row).";
