@@ -239,7 +239,7 @@ impl Ledger {
         &self,
         key: WindowKey,
         batch: &BatchId,
-        own: impl Iterator<Item = &'a Ticket> + Clone,
+        own: &(impl Iterator<Item = &'a Ticket> + Clone),
     ) -> bool {
         let Some(window) = self.windows.get(&key) else {
             return false;

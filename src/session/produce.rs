@@ -344,7 +344,7 @@ impl Session {
         parts.iter().all(|part| match &part.verdict {
             Some((key, arrival, verdict)) if verdict.action == Action::Hold => {
                 let ledger = &self.shared.ledger;
-                ledger.waits_for_own(*key, &arrival.batch, own.clone())
+                ledger.waits_for_own(*key, &arrival.batch, &own)
             }
             _ => true,
         })
