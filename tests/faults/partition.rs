@@ -30,9 +30,14 @@ pub(crate) fn cut_off(cluster: &Cluster, node: usize) -> Cut {
     let cut = Cut { table };
     // A node talks to itself too, which goes on.
     nft(&format!(
-        "table inet {} {{ chain out {{ type filter hook output priority 0; \
-         meta skuid != {user} tcp dport {{ {own} }} drop; \
-         meta skuid {user} tcp dport {{ {others} }} drop; }} }}",
+        "table inet {} {{
+            chain out {{
+                type filter hook output priority 0
+                meta skuid != {user} tcp dport {{ {own} }} drop
+                meta skuid {user} tcp dport {{ {others} }} drop
+            }}
+        }}
+        ",
         cut.table
     ));
     cut

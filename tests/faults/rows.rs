@@ -204,7 +204,7 @@ impl Case {
         let mut counts = counts.clone();
         match self.row {
             // A new process knows nothing of what the old one had in flight.
-            Row::ClientKilled => counts.duplicates = 0,
+            Row::ClientKilled => (counts.duplicates, counts.untold) = (0, 0),
             // franz-go keeps to the id of the topic that it has written to.
             Row::TopicRecreated => (counts.given_up, counts.fatal) = (0, 0),
             _ => {}
@@ -419,7 +419,8 @@ fn kill_clients(scene: &mut Scene) {
     for lane in &mut scene.lanes {
         lane.kill_and_resume();
     }
-    scene.go_on(Duration::from_secs(8));
+    scene.wait_for_acks("acknowledgements again", 20, Duration::from_secs(120));
+    scene.go_on(Duration::from_secs(5));
     for road in &scene.roads {
         road.near.set_half_open(false);
     }
