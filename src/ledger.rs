@@ -260,6 +260,23 @@ impl Ledger {
         Some(self.ticket(key, arrival, committed))
     }
 
+    /// Whether a batch that is held waits for nothing but what these tickets
+    /// of its own connection stand for.
+    pub fn waits_for_own<'a>(
+        &self,
+        key: WindowKey,
+        batch: &BatchId,
+        own: &(impl Iterator<Item = &'a Ticket> + Clone),
+    ) -> bool {
+        let Some(window) = self.windows.get(&key) else {
+            return false;
+        };
+        window.waits_for_own(batch, |id| {
+            let mut own = own.clone();
+            own.any(|ticket| ticket.key == key && ticket.id == id)
+        })
+    }
+
     /// Notes that a judged batch was answered from its window.
     pub fn absorbed(&self, key: WindowKey, arrival: &Arrival, verdict: &Verdict) {
         if let Some(mut window) = self.windows.get_mut(&key) {

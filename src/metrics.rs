@@ -95,7 +95,7 @@ metrics! {
     window_evictions: Labelled<EvictionReason> = "hapax_window_evictions_total",
     /// Produce requests held until the batch before them is settled. Lasting values mean that a broker does not answer.
     held_requests: IntGauge = "hapax_held_requests",
-    /// Holds that reached sequence.holdMax and were forwarded. The broker may answer them with error 45.
+    /// Holds that reached sequence.holdMax: the client was told to send the batch again, the fourth time it was forwarded. A batch before it is stuck on another connection.
     holds_expired: IntCounter = "hapax_holds_expired_total",
     /// Batches looked for in the log because the broker may have forgotten them, by what came of it. refused: grant the producer's user READ on the topic, or set sequence.resolve to false; gave_up: see hapax_limit_reached_total, sequence.resolveTimeout and sequence.resolveBytes.
     resolves: Labelled<Resolve> = "hapax_resolves_total",

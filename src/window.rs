@@ -277,6 +277,9 @@ struct Notes {
     /// Whether a held request waits for this window to change.
     waited_for: bool,
     former: Former,
+    /// Whether a batch was sent that is not in `open` any more, unsettled: of
+    /// none can be said that it was not.
+    has_forgotten: bool,
 }
 
 /// The notes of a window that has none.
@@ -290,6 +293,7 @@ static NO_NOTES: Notes = Notes {
     gaps: 0,
     waited_for: false,
     former: Former::NONE,
+    has_forgotten: false,
 };
 
 impl Window {
@@ -345,7 +349,9 @@ impl Window {
                 ..sent
             };
         } else {
-            self.open.make_room()?;
+            if !self.has_room() {
+                return None;
+            }
             self.open.push(sent);
         }
         Some(Committed { id, gated })
@@ -367,7 +373,7 @@ impl Window {
             }
             return;
         }
-        if self.open.make_room().is_some() {
+        if self.has_room() {
             self.open.push(Attempt {
                 batch: arrival.batch.into(),
                 state,
@@ -475,6 +481,16 @@ impl Window {
 
     fn notes_mut(&mut self) -> &mut Notes {
         self.notes.get_or_insert_default()
+    }
+
+    /// Whether there is room for one more attempt, and notes if one is
+    /// forgotten for it, or is not remembered, that may be in the log.
+    fn has_room(&mut self) -> bool {
+        let forgotten = self.open.make_room();
+        if !matches!(forgotten, Some(None | Some(State::NotWritten { .. }))) {
+            self.notes_mut().has_forgotten = true;
+        }
+        forgotten.is_some()
     }
 
     fn gate_open(&self, arrival: &Arrival) -> bool {

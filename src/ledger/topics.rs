@@ -236,23 +236,33 @@ impl Topics {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Gives back what unconfirmed topics take that nobody writes to. The
-    /// first batch for a topic may come while `written_to` is gathered: what
-    /// the sweep before this one has not seen stays.
+    /// Gives back what topics take that nobody writes to: unconfirmed ones, and
+    /// those whose name has another id by now. The first batch for a topic may
+    /// come while `written_to` is gathered: what the sweep before this one has
+    /// not seen stays.
     pub(super) fn sweep(&self, written_to: &HashSet<TopicKey>) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let unused: Vec<TopicKey> = known
+        let idle: Vec<(TopicKey, Topic)> = known
             .by_key
             .iter()
             .filter(|(key, _)| key.0 < known.unswept && !written_to.contains(key))
-            .filter(|(_, topic)| !topic.confirmed)
-            .map(|(key, _)| *key)
+            .map(|(key, topic)| (*key, topic.clone()))
             .collect();
         known.unswept = known.next;
         drop(known);
-        for key in unused {
-            self.give_up(key);
+        for (key, topic) in idle {
+            if !topic.confirmed {
+                self.give_up(key);
+            } else if self.is_replaced(key, &topic) {
+                self.retire(key);
+            }
         }
+    }
+
+    fn is_replaced(&self, key: TopicKey, topic: &Topic) -> bool {
+        let name = topic.name.as_ref();
+        let current = name.and_then(|name| self.by_name.get(name.as_bytes()).map(|key| *key));
+        current.is_some_and(|current| current != key)
     }
 
     fn name(&self, key: TopicKey, name: &str) {
@@ -434,6 +444,21 @@ mod tests {
         topics.sweep(&HashSet::new());
         topics.sweep(&HashSet::new());
         assert_eq!(topics.retired(), 1);
+    }
+
+    #[test]
+    fn an_id_that_lost_its_name_goes_when_nobody_writes_to_it() {
+        let topics = Topics::new(10);
+        topics.learn("orders", id(1));
+        let old = topics.key(TopicName::Id(id(1))).unwrap();
+        topics.learn("orders", id(2));
+        topics.sweep(&HashSet::new());
+        topics.sweep(&HashSet::from([old]));
+        assert_eq!(topics.key(TopicName::Id(id(1))), Some(old));
+        topics.sweep(&HashSet::new());
+        assert_ne!(topics.key(TopicName::Id(id(1))), Some(old));
+        let new = topics.key(TopicName::Name(b"orders")).unwrap();
+        assert_eq!(topics.get(new).id, Some(id(2)));
     }
 
     /// A topic is deleted while its producer goes on: every answer 100.

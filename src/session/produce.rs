@@ -338,14 +338,13 @@ impl Session {
     /// Judges every batch. Returns `false` where the request has to wait.
     fn judge(&mut self, parts: &mut [Part], terms: Terms, all_seen: bool, waker: &Waker) -> bool {
         mark_repeated(parts);
-        let was_held = self.held.is_some();
+        let mut patient = all_seen;
+        let expired = self
+            .held
+            .as_ref()
+            .is_some_and(|held| self.now >= held.deadline);
         let mut registered = None;
         loop {
-            let patient = all_seen
-                && self
-                    .held
-                    .as_ref()
-                    .is_none_or(|held| self.now < held.deadline);
             match parts {
                 [part] if all_seen => self.admit(part, terms, patient),
                 _ => self.judge_once(parts, terms, patient),
@@ -365,12 +364,14 @@ impl Session {
                         Look::Nothing => {}
                     }
                 }
-                if was_held && !patient {
-                    self.shared.metrics.holds_expired.inc();
-                }
                 self.release();
                 return true;
             };
+            if expired && !self.waits_for_own(parts) {
+                self.shared.metrics.holds_expired.inc();
+                patient = false;
+                continue;
+            }
             if registered == Some(key) {
                 return false;
             }
@@ -379,6 +380,19 @@ impl Session {
             self.shared.ledger.wait(key, waker);
             registered = Some(key);
         }
+    }
+
+    /// Whether every batch that is held waits for nothing but what left before
+    /// it on this connection.
+    fn waits_for_own(&self, parts: &[Part]) -> bool {
+        let own = self.tickets.iter().map(|sent| &sent.ticket);
+        parts.iter().all(|part| match &part.verdict {
+            Some((key, arrival, verdict)) if verdict.action == Action::Hold => {
+                let ledger = &self.shared.ledger;
+                ledger.waits_for_own(*key, &arrival.batch, &own)
+            }
+            _ => true,
+        })
     }
 
     fn judge_once(&mut self, parts: &mut [Part], terms: Terms, patient: bool) {
@@ -445,13 +459,18 @@ impl Session {
 
     fn hold(&mut self, terms: Terms) {
         self.blocked = Some(Blocked::Held);
-        if self.held.is_none() {
-            let patience = self.shared.config.sequence.hold_max.min(terms.timeout / 4);
-            self.info.held.store(true, Ordering::Relaxed);
-            self.held = Some(Held {
-                deadline: self.now.after(patience),
-                _presence: Presence::of(&self.shared.metrics.held_requests),
-            });
+        let patience = self.shared.config.sequence.hold_max.min(terms.timeout / 4);
+        let deadline = self.now.after(patience);
+        match &mut self.held {
+            Some(held) if self.now >= held.deadline => held.deadline = deadline,
+            Some(_) => {}
+            None => {
+                self.info.held.store(true, Ordering::Relaxed);
+                self.held = Some(Held {
+                    deadline,
+                    _presence: Presence::of(&self.shared.metrics.held_requests),
+                });
+            }
         }
     }
 

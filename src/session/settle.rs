@@ -224,9 +224,6 @@ impl Session {
             self.shared.ledger.topics.confirm(key.topic);
         }
         sent.topic.metrics.shared.broker_error(error);
-        if error == 100 {
-            self.shared.ledger.topics.retire(key.topic);
-        }
         if settled.disagreed {
             let kind = if outcome == Outcome::OutOfOrder {
                 Kind::Disagreement

@@ -5,7 +5,7 @@
 //! 12: whether a batch that is to be forwarded leaves now, waits, or is
 //! answered with its predecessor's error.
 
-use super::attempt::State;
+use super::attempt::{Attempt, AttemptId, Identity, State};
 use super::{Acks, Action, Arrival, Class, Gap, GapKind, Mode, Rules, Verdict, Window};
 use crate::ids::{BatchId, Sequence};
 
@@ -90,10 +90,13 @@ impl Window {
         let waits = acts && !self.open.is_empty() && !self.gate_open(arrival);
         Verdict {
             class: Class::InOrder,
-            action: if waits && arrival.patient {
-                Action::Hold
-            } else {
-                Action::Forward
+            action: match waits {
+                true if arrival.patient => Action::Hold,
+                true => match self.mirror(&arrival.batch, super::outcome::NOT_ENOUGH_REPLICAS) {
+                    Order::Mirror(code) => Action::Mirror(code),
+                    Order::Leave | Order::Wait => Action::Forward,
+                },
+                false => Action::Forward,
             },
             first_time: true,
             resent: if self.keeps_former() {
@@ -169,7 +172,13 @@ impl Window {
         ) {
             return Action::Forward;
         }
-        match self.order(arrival, predecessor) {
+        let mut order = self.order(arrival, predecessor);
+        if matches!(order, Order::Wait) && !arrival.patient {
+            // Were it sent on, a broker that knows nothing of the producer
+            // would take it, and never again the one before it (KAFKA-15591).
+            order = self.mirror(&arrival.batch, super::outcome::NOT_ENOUGH_REPLICAS);
+        }
+        match order {
             Order::Wait if arrival.patient => Action::Hold,
             Order::Leave | Order::Wait => {
                 if class == Class::DuplicateUnknown && self.worth_reading(arrival, rules) {
@@ -345,7 +354,13 @@ impl Window {
         };
         match *predecessor {
             Predecessor::Settled | Predecessor::Sent => wait_for_earlier(true),
-            Predecessor::GivenUp | Predecessor::Missing => wait_for_earlier(false),
+            Predecessor::GivenUp => wait_for_earlier(false),
+            Predecessor::Missing => match self.failed_before(batch) {
+                Some(code) if !self.earlier_outstanding(batch) => {
+                    self.mirror(batch, super::outcome::mirrored(code))
+                }
+                _ => wait_for_earlier(false),
+            },
             Predecessor::Unknown { candidate } => {
                 if candidate.is_some() || self.gate_open(arrival) {
                     Order::Leave
@@ -357,10 +372,44 @@ impl Window {
         }
     }
 
+    /// The error of a batch before this one that a correct client sends again
+    /// first: what lies between them may be held for another connection.
+    fn failed_before(&self, batch: &BatchId) -> Option<i16> {
+        let in_epoch = self.epoch == Some(batch.epoch);
+        self.open.iter().find_map(|a| {
+            let State::NotWritten {
+                code,
+                retriable: true,
+                ..
+            } = a.state
+            else {
+                return None;
+            };
+            let is_before = a.batch.epoch == batch.epoch && batch.first.distance(a.batch.first) > 0;
+            let mut acked = self.acked.iter().filter(|_| in_epoch);
+            let was_passed = acked.any(|fact| fact.first.distance(a.batch.first) >= 0);
+            (is_before && !was_passed).then_some(code)
+        })
+    }
+
+    /// Whether a batch that has waited as long as it may waits for nothing but
+    /// what `is_own` names: batches that left before it on its own connection.
+    /// A broker deals with a connection's requests in turn, so they delay it
+    /// no more here than there; that connection's answers come, or it ends.
+    pub fn waits_for_own(&self, batch: &BatchId, is_own: impl Fn(AttemptId) -> bool) -> bool {
+        self.open
+            .iter()
+            .filter(|a| Self::is_before(a, batch))
+            .all(|a| match a.state {
+                State::Sent { id } => is_own(id),
+                State::Unknown { .. } | State::NotWritten { .. } => true,
+            })
+    }
+
     /// "Not forwarded, try again": true only of a batch that never was.
     fn mirror(&self, batch: &BatchId, code: i16) -> Order {
         let in_epoch = self.epoch == Some(batch.epoch);
-        if in_epoch && self.acked.iter().any(|f| f.is(batch)) {
+        if self.notes().has_forgotten || in_epoch && self.acked.iter().any(|f| f.is(batch)) {
             return Order::Leave;
         }
         let mut mirrors = 0;
@@ -380,11 +429,14 @@ impl Window {
     /// Whether a batch lower in (epoch, sequence) is on its way. Copies of
     /// one identity are not lower than each other: they never wait.
     fn earlier_outstanding(&self, batch: &BatchId) -> bool {
-        self.open.iter().any(|a| {
-            a.is_sent()
-                && (a.batch.epoch < batch.epoch
-                    || (a.batch.epoch == batch.epoch && batch.first.distance(a.batch.first) > 0))
-        })
+        let mut open = self.open.iter();
+        open.any(|a| a.is_sent() && Self::is_before(&a, batch))
+    }
+
+    /// Whether an attempt is lower in (epoch, sequence).
+    fn is_before(attempt: &Attempt, batch: &BatchId) -> bool {
+        let Identity { epoch, first, .. } = attempt.batch;
+        epoch < batch.epoch || (epoch == batch.epoch && batch.first.distance(first) > 0)
     }
 
     /// A1 to A5: the acknowledgement that this retry may be given.

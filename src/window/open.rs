@@ -198,20 +198,19 @@ impl Open {
         }
     }
 
-    /// Room for one more attempt: the oldest that was certainly not written
-    /// gives way, else the oldest whose outcome is unknown.
-    pub(super) fn make_room(&mut self) -> Option<()> {
+    /// Makes room for one more, where need be by forgetting the oldest that is
+    /// not on its way: what it was, or `None` where there is no room.
+    pub(super) fn make_room(&mut self) -> Option<Option<State>> {
         let Some(many) = &mut self.many else {
-            return Some(());
+            return Some(None);
         };
-        if many.len >= OPEN_MAX {
-            let oldest =
-                |lost: fn(&State) -> bool| many.as_slice().iter().position(|a| lost(&a.state));
-            let least = oldest(|state| matches!(state, State::NotWritten { .. }))
-                .or_else(|| oldest(|state| matches!(state, State::Unknown { .. })))?;
-            many.remove(least);
+        if many.len < OPEN_MAX {
+            return Some(None);
         }
-        Some(())
+        let oldest = |lost: fn(&State) -> bool| many.as_slice().iter().position(|a| lost(&a.state));
+        let least = oldest(|state| matches!(state, State::NotWritten { .. }))
+            .or_else(|| oldest(|state| matches!(state, State::Unknown { .. })))?;
+        Some(Some(many.remove(least).state))
     }
 
     /// Holds no memory where there is no attempt.

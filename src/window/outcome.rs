@@ -7,7 +7,7 @@ const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
 const NOT_LEADER_OR_FOLLOWER: i16 = 6;
 pub(super) const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
 const DUPLICATE_SEQUENCE_NUMBER: i16 = 46;
-const UNKNOWN_TOPIC_ID: i16 = 100;
+pub(super) const UNKNOWN_TOPIC_ID: i16 = 100;
 
 /// How an attempt ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

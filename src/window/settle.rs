@@ -81,6 +81,11 @@ impl Window {
                 if code != 2 && code != 10 {
                     self.distrust_leaders();
                 }
+                if code == outcome::UNKNOWN_TOPIC_ID {
+                    // Gone, or so new that this broker has not heard of it yet:
+                    // what has failed there still goes before all that follows.
+                    self.acked.clear();
+                }
                 self.failed(attempt, code, true, now);
             }
             Outcome::Refused(code) => self.failed(attempt, code, false, now),

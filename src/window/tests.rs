@@ -378,14 +378,54 @@ fn another_connection_waits_for_what_is_on_its_way() {
 }
 
 #[test]
-fn patience_ends_and_the_batch_leaves() {
+fn patience_ends_and_the_batch_is_not_written_three_times_then_it_leaves() {
     let mut w = World::new();
     let _flight = w.send(batch(0, 0, 10));
     let tired = Arrival {
         patient: false,
         ..w.arrival(batch(0, 10, 10))
     };
+    for _ in 0..3 {
+        let verdict = w.window.judge(&tired, &RULES);
+        assert_eq!(verdict.action, Action::Mirror(19));
+        w.window.mirrored(&tired, &verdict, 19);
+    }
     assert_eq!(w.window.judge(&tired, &RULES).action, Action::Forward);
+}
+
+#[test]
+fn what_a_batch_waits_for_is_its_own_connections_or_anothers() {
+    let mut w = World::new();
+    let own = w.send(batch(0, 0, 10));
+    let next = batch(0, 10, 10);
+    assert!(w.window.waits_for_own(&next, |id| id == own.id));
+    assert!(!w.window.waits_for_own(&next, |_| false));
+    let _ = w.fail(own, 6);
+    assert!(
+        w.window.waits_for_own(&next, |_| false),
+        "it waits for nothing"
+    );
+}
+
+#[test]
+fn a_failed_batch_keeps_all_that_follow_it_until_one_of_them_is_acknowledged() {
+    let mut w = World::new();
+    let head = w.send(batch(0, 0, 10));
+    let _ = w.fail(head, 6);
+    assert_eq!(w.mirror(batch(0, 30, 10)), 6);
+    let mut w = World::new();
+    let head = w.send(batch(0, 0, 10));
+    let later = Arrival {
+        acks: Acks::All,
+        ..w.arrival(batch(0, 10, 10))
+    };
+    let _ = w.fail(head, 6);
+    for _ in 0..3 {
+        w.mirror(batch(0, 10, 10));
+    }
+    let later = w.send_as(later);
+    w.ack(later);
+    assert_eq!(w.action(batch(0, 30, 10)), Action::Forward);
 }
 
 #[test]
@@ -589,6 +629,11 @@ fn an_acknowledged_batch_is_never_told_that_it_was_not_written() {
         patient: false,
         ..w.arrival(batch(0, 10, 10))
     };
+    for _ in 0..3 {
+        let verdict = w.window.judge(&arrival, &RULES);
+        assert_eq!(verdict.action, Action::Mirror(19));
+        w.window.mirrored(&arrival, &verdict, 19);
+    }
     let follower = w.send_as(arrival);
     w.ack(follower);
     let _ = w.fail(head, 6);
@@ -808,17 +853,11 @@ fn a_duplicate_success_of_a_fact_keeps_the_window_bounded() {
 #[test]
 fn a_ninth_attempt_is_forwarded_untracked() {
     let mut w = World::new();
-    for first in 0..8 {
-        let lone = Arrival {
-            patient: false,
-            ..w.arrival(batch(0, first, 1))
-        };
-        let _flight = w.send_as(lone);
+    w.acked(1);
+    for first in 10..18 {
+        let _flight = w.send(batch(0, first, 1));
     }
-    let ninth = Arrival {
-        patient: false,
-        ..w.arrival(batch(0, 8, 1))
-    };
+    let ninth = w.arrival(batch(0, 18, 1));
     let verdict = w.window.judge(&ninth, &RULES);
     assert!(w.window.commit(&ninth, &verdict).is_none());
 }

@@ -10,6 +10,9 @@ use crate::support::batch::Batch;
 use crate::support::raw::Produce;
 use crate::world::{PRODUCER, SOON, World, of_epoch, orders, ping, produce, produce_all};
 
+const NOT_LEADER_OR_FOLLOWER: i16 = 6;
+const NOT_ENOUGH_REPLICAS: i16 = 19;
+
 #[test]
 fn the_second_batch_of_a_fresh_partition_waits_for_the_first() {
     let world = World::new(&[]);
@@ -171,34 +174,78 @@ fn a_held_request_behind_a_lost_connection_is_told_to_try_again() {
     assert_eq!(second.write(&produce(1), 1)[0].offset, 1);
 }
 
+/// Sent on, it could reach a broker that knows nothing of its producer, and be
+/// taken there before the one it follows.
 #[test]
-fn a_hold_ends_after_its_time() {
+fn a_hold_that_ends_tells_the_client_that_nothing_was_written() {
     let world = World::new(&["--sequence-hold-max=200ms"]);
-    let mut pair = world.pair();
+    let (mut old, mut new) = (world.pair(), world.pair());
     let start = Instant::now();
-    pair.send(&produce(0));
-    pair.send(&produce(1));
-    assert_eq!(pair.broker.next().sequences(), [(0, 0)]);
-    assert_eq!(pair.broker.next().sequences(), [(0, 1)]);
+    old.send(&produce(0));
+    assert_eq!(old.broker.next().sequences(), [(0, 0)]);
+    let r2 = new.send(&produce(1));
+    assert_eq!(new.receive_one(&r2).code, NOT_ENOUGH_REPLICAS);
     let took = start.elapsed();
     assert!(took >= Duration::from_millis(200), "after {took:?}");
-    assert!(took < Duration::from_secs(3), "after {took:?}");
     assert_eq!(world.gauge("hapax_holds_expired_total"), 1.0);
     assert_eq!(world.gauge("hapax_held_requests"), 0.0);
+    // A client that gave the first one up must get through.
+    for _ in 0..2 {
+        let r2 = new.send(&produce(1));
+        assert_eq!(new.receive_one(&r2).code, NOT_ENOUGH_REPLICAS);
+    }
+    new.broker.assert_silent();
+    new.send(&produce(1));
+    assert_eq!(new.broker.next().sequences(), [(0, 1)]);
 }
 
 #[test]
 fn a_hold_takes_a_quarter_of_the_requests_own_time_at_most() {
     let world = World::new(&[]);
-    let mut pair = world.pair();
+    let (mut old, mut new) = (world.pair(), world.pair());
     let start = Instant::now();
-    pair.send(&produce(0));
-    pair.send(&produce(1).timeout(800));
-    pair.broker.next();
-    pair.broker.next();
+    old.send(&produce(0));
+    old.broker.next();
+    let r2 = new.send(&produce(1).timeout(800));
+    assert_eq!(new.receive_one(&r2).code, NOT_ENOUGH_REPLICAS);
     let took = start.elapsed();
     assert!(took >= Duration::from_millis(200), "after {took:?}");
     assert!(took < Duration::from_secs(3), "after {took:?}");
+}
+
+/// A broker deals with a connection's requests in turn: it would not look at
+/// the second one before it has answered the first.
+#[test]
+fn a_hold_behind_its_own_connection_ends_with_the_answer_alone() {
+    let world = World::new(&["--sequence-hold-max=50ms"]);
+    let mut pair = world.pair();
+    let (r1, r2) = (pair.send(&produce(0)), pair.send(&produce(1)));
+    let asked = pair.broker.next();
+    let start = Instant::now();
+    await_until("many times that", SOON, || {
+        start.elapsed() > Duration::from_millis(500)
+    });
+    pair.broker.assert_silent();
+    pair.broker
+        .reply(&asked, |_| failed(NOT_LEADER_OR_FOLLOWER));
+    assert_eq!(pair.receive_one(&r1).code, NOT_LEADER_OR_FOLLOWER);
+    assert_eq!(pair.receive_one(&r2).code, NOT_LEADER_OR_FOLLOWER);
+    pair.broker.assert_silent();
+    assert_eq!(world.gauge("hapax_holds_expired_total"), 0.0);
+}
+
+/// What lies between them may be held for yet another connection.
+#[test]
+fn a_batch_further_behind_a_failed_one_does_not_leave_before_it() {
+    let world = World::new(&[]);
+    let (mut old, mut new) = (world.pair(), world.pair());
+    let r1 = old.send(&produce(0));
+    let asked = old.broker.next();
+    old.broker.reply(&asked, |_| failed(NOT_LEADER_OR_FOLLOWER));
+    assert_eq!(old.receive_one(&r1).code, NOT_LEADER_OR_FOLLOWER);
+    let r3 = new.send(&produce(2));
+    assert_eq!(new.receive_one(&r3).code, NOT_LEADER_OR_FOLLOWER);
+    new.broker.assert_silent();
 }
 
 #[test]

@@ -329,6 +329,25 @@ fn a_topic_that_was_made_anew_starts_empty() {
     assert_eq!(pair.answered_here(&produce(0).version(12))[0].offset, 0);
 }
 
+/// A broker that has not heard of a new topic says that there is none: what
+/// it has turned down still goes first.
+#[test]
+fn an_unknown_topic_id_does_not_let_the_next_batch_go_first() {
+    let world = World::new(&[]);
+    let mut pair = world.informed();
+    for _ in 0..2 {
+        let head = pair.send(&produce(0).version(13));
+        let asked = pair.broker.next();
+        pair.broker.reply(&asked, |_| failed(100));
+        assert_eq!(pair.receive_one(&head).code, 100);
+        let owed = pair.send(&produce(1).version(13));
+        assert_eq!(pair.receive_one(&owed).code, 100);
+        pair.broker.assert_silent();
+    }
+    pair.write(&produce(0).version(13), 7);
+    pair.write(&produce(1).version(13), 8);
+}
+
 #[test]
 fn a_new_id_in_metadata_alone_starts_the_name_empty() {
     let world = World::new(&[]);

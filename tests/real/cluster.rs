@@ -18,12 +18,14 @@ pub(crate) struct Options {
     pub(crate) node_ids: Vec<i32>,
     /// Producer ids are forgotten 5 s after their last record's time.
     pub(crate) fast_pid: bool,
-    /// Further lines of its configuration.
-    pub(crate) extra: &'static str,
     /// What FRONT listeners advertise; names that do not resolve where empty.
     pub(crate) front_advertised: Vec<String>,
     /// The first port of the first node; a free one where `None`.
     pub(crate) first_port: Option<u16>,
+    /// Further lines of the nodes' properties.
+    pub(crate) properties: String,
+    /// Each node runs as a user of its own, by which its packets can be told.
+    pub(crate) has_users: bool,
 }
 
 impl Default for Options {
@@ -33,9 +35,10 @@ impl Default for Options {
             version: "4.4.0",
             node_ids: Vec::new(),
             fast_pid: false,
-            extra: "",
             front_advertised: Vec::new(),
             first_port: None,
+            properties: String::new(),
+            has_users: false,
         }
     }
 }
@@ -76,6 +79,7 @@ impl Cluster {
             node_ids,
             front_advertised,
         };
+        let users: Vec<u32> = (0..options.nodes).map(Self::user).collect();
         cluster.script(&["up"], |command| {
             command
                 .env("KAFKA_VERSION", options.version)
@@ -83,7 +87,15 @@ impl Cluster {
                 .env("NODE_IDS", spaced(&cluster.node_ids))
                 .env("FRONT_ADVERTISED", cluster.front_advertised.join(" "))
                 .env("FAST_PID", if options.fast_pid { "1" } else { "0" })
-                .env("EXTRA", options.extra)
+                .env("EXTRA", &options.properties)
+                .env(
+                    "NODE_USERS",
+                    if options.has_users {
+                        spaced(&users)
+                    } else {
+                        String::new()
+                    },
+                )
                 .env("OWNER_PID", std::process::id().to_string());
         });
         cluster
@@ -113,6 +125,16 @@ impl Cluster {
 
     pub(crate) fn nodes(&self) -> usize {
         self.ports.len()
+    }
+
+    /// The user that a node runs as, where each has its own.
+    pub(crate) fn user(node: usize) -> u32 {
+        61_000 + u32::try_from(node).expect("few nodes")
+    }
+
+    /// The ports of a node that only nodes connect to.
+    pub(crate) fn ports_between_nodes(&self, node: usize) -> Vec<u16> {
+        [3, 4].map(|listener| self.ports[node] + listener).to_vec()
     }
 
     /// Where clients reach the nodes directly.
@@ -168,11 +190,23 @@ impl Cluster {
 
     /// The index of the node that leads a partition.
     pub(crate) fn leader(&self, topic: &str, partition: usize) -> usize {
-        let id = self.connect(0).leaders(topic)[partition];
-        self.node_ids
-            .iter()
-            .position(|node| *node == id)
-            .expect("the leader is a node")
+        self.node(self.connect(0).leaders(topic)[partition])
+    }
+
+    /// The index of the node with this id.
+    pub(crate) fn node(&self, id: i32) -> usize {
+        let mut ids = self.node_ids.iter();
+        ids.position(|node| *node == id).expect("the id of a node")
+    }
+
+    /// SIGSTOP.
+    pub(crate) fn freeze(&self, i: usize) {
+        self.script(&["kill", &(i + 1).to_string(), "STOP"], |_| {});
+    }
+
+    /// SIGCONT.
+    pub(crate) fn thaw(&self, i: usize) {
+        self.script(&["kill", &(i + 1).to_string(), "CONT"], |_| {});
     }
 
     /// kill -9.
@@ -200,11 +234,7 @@ impl Cluster {
         let leaders = self.connect(0).leaders(topic);
         let mut files = Vec::new();
         for (partition, leader) in leaders.iter().enumerate() {
-            let node = self
-                .node_ids
-                .iter()
-                .position(|node| node == leader)
-                .expect("a leader");
+            let node = self.node(*leader);
             files.append(&mut self.files(node, topic, partition, ".log"));
         }
         parse_dump(&self.dump(&["--deep-iteration", "--print-data-log"], &files))

@@ -13,6 +13,7 @@ mod check;
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
+#[allow(dead_code, reason = "the fault matrix uses it too")]
 mod cluster;
 #[cfg(test)]
 mod door;

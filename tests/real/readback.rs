@@ -190,7 +190,7 @@ allow.everyone.if.no.acl.found=true";
 fn whose_user_may_not_read_is_told_what_kafka_tells() {
     for route in routes() {
         let options = Options {
-            extra: ONLY_WHO_MAY,
+            properties: ONLY_WHO_MAY.to_owned(),
             ..Options::default()
         };
         let setting = Setting::new(options, route, true);

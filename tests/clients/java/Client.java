@@ -13,6 +13,10 @@ import org.apache.kafka.common.serialization.*;
 /** The Java client of the tests; tests/clients/README.md has the command line and the output. */
 public final class Client {
   private static final Map<String, String> options = new HashMap<>();
+  private static volatile Target target;
+
+  /** Where records go: what the command line says, until a line of the input names another topic. */
+  private record Target(String topic, int partitions) {}
 
   public static void main(String[] args) throws Exception {
     for (int i = 1; i < args.length; i++) {
@@ -23,44 +27,63 @@ public final class Client {
       case "produce" -> produce();
       case "consume" -> consume();
       case "transact" -> transact();
+      case "transactions" -> transactions();
       case "share" -> share();
       case "admin" -> admin();
       default -> throw new IllegalArgumentException("unknown operation " + args[0]);
     }
   }
 
-  private static void produce() throws Exception {
+  /** Whether the input has ended; its lines are followed until then. */
+  private static AtomicBoolean inputEnd() {
     AtomicBoolean ended = new AtomicBoolean();
+    target = new Target(topic(), number("partitions", 1));
     if (has("until-input-ends")) {
       Thread reader = new Thread(() -> {
-        try {
-          while (System.in.read() >= 0) {}
-        } catch (java.io.IOException e) {
-          // The input has ended, which is what is waited for.
+        try (Scanner input = new Scanner(System.in)) {
+          while (input.hasNextLine()) {
+            String[] words = input.nextLine().split(" ");
+            if (words[0].equals("topic")) target = new Target(words[1], Integer.parseInt(words[2]));
+          }
         }
         ended.set(true);
       });
       reader.setDaemon(true);
       reader.start();
     }
+    return ended;
+  }
+
+  /** Waits until it is time for the record after so many, at the asked rate. */
+  private static void pace(int sent, long start) throws InterruptedException {
+    int rate = number("rate", 0);
+    long ahead = rate > 0 ? sent * 1_000_000_000L / rate - (System.nanoTime() - start) : 0;
+    if (ahead > 0) java.util.concurrent.TimeUnit.NANOSECONDS.sleep(ahead);
+  }
+
+  private static ProducerRecord<byte[], String> record(int n) {
+    Target to = target;
+    Long time = has("age-ms") ? (Long) (System.currentTimeMillis() - number("age-ms", 0)) : null;
+    return new ProducerRecord<>(to.topic, n % to.partitions, time, key(n), Integer.toString(n));
+  }
+
+  private static void produce() throws Exception {
+    AtomicBoolean ended = inputEnd();
     AtomicInteger acked = new AtomicInteger();
     AtomicInteger failed = new AtomicInteger();
-    int count = number("count", 0), rate = number("rate", 0), partitions = number("partitions", 1), sent = 0;
+    int count = number("count", 0), sent = 0;
     long start = System.nanoTime();
     try (Producer<byte[], String> producer = new KafkaProducer<>(producerConfig())) {
       for (int n = number("first", 0); (count == 0 || sent < count) && !ended.get(); n++) {
-        if (rate > 0) {
-          long ahead = sent * 1_000_000_000L / rate - (System.nanoTime() - start);
-          if (ahead > 0) java.util.concurrent.TimeUnit.NANOSECONDS.sleep(ahead);
-        }
-        int record = n;
-        producer.send(new ProducerRecord<>(topic(), n % partitions, key(n), Integer.toString(n)), (metadata, error) -> {
+        pace(sent, start);
+        int number = n;
+        producer.send(record(n), (metadata, error) -> {
           if (error != null) {
             failed.incrementAndGet();
-            line("\"n\":" + record + ",\"error\":" + quoted(error.toString()));
+            line("\"n\":" + number + ",\"error\":" + quoted(error.toString()));
           } else {
             acked.incrementAndGet();
-            line("\"n\":" + record + place(metadata.partition(), metadata.offset()));
+            line("\"n\":" + number + place(metadata.partition(), metadata.offset()));
           }
         });
         sent++;
@@ -113,6 +136,48 @@ public final class Client {
       }
     }
     line("\"committed\":" + 2 * count + ",\"aborted\":" + count);
+  }
+
+  /** One transaction after another, each again until it is committed, or nobody can say whether it is. */
+  private static void transactions() throws Exception {
+    AtomicBoolean ended = inputEnd();
+    int first = number("first", 0), size = number("count", 20), n = first;
+    long start = System.nanoTime();
+    Producer<byte[], String> producer = transactional();
+    while (!ended.get()) {
+      pace(n - first, start);
+      List<java.util.concurrent.Future<RecordMetadata>> sent = new ArrayList<>();
+      boolean commits = false;
+      try {
+        producer.beginTransaction();
+        for (int i = 0; i < size; i++) sent.add(producer.send(record(n + i)));
+        producer.flush();
+        for (java.util.concurrent.Future<RecordMetadata> each : sent) each.get();
+        commits = true;
+        producer.commitTransaction();
+        for (int i = 0; i < size; i++, n++) line("\"n\":" + n + place(sent.get(i).get().partition(), sent.get(i).get().offset()));
+      } catch (org.apache.kafka.common.KafkaException | java.util.concurrent.ExecutionException error) {
+        line("\"aborted\":" + quoted(error.toString()));
+        try {
+          producer.abortTransaction();
+        } catch (org.apache.kafka.common.KafkaException fatal) {
+          line("\"fatal\":" + quoted(error + ", then " + fatal));
+          producer.close(Duration.ZERO);
+          producer = transactional();
+          for (int i = 0; commits && i < size; i++, n++) line("\"n\":" + n + ",\"error\":\"committed or not\"");
+        }
+      }
+    }
+    producer.close();
+    line("\"sent\":" + (n - first));
+  }
+
+  private static Producer<byte[], String> transactional() {
+    Properties config = producerConfig();
+    config.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, options.get("transactional-id"));
+    Producer<byte[], String> producer = new KafkaProducer<>(config);
+    producer.initTransactions();
+    return producer;
   }
 
   private static void share() throws Exception {

@@ -3,10 +3,10 @@
 import sys
 import time
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from common import Tally, idempotence, key, line, records, run, transactions
+from common import Tally, followed_input, idempotence, key, line, records, run, timestamp_ms, transactions
 
 
 def common(options):
@@ -46,10 +46,12 @@ def produce(options):
         due = time.monotonic() + ahead
         while (left := due - time.monotonic()) > 0:
             client.poll(left)
+        topic, partitions = options.target
         while True:
             try:
                 client.produce(
-                    options.topic, str(n).encode(), key(options, n), partition=n % options.partitions, on_delivery=delivered,
+                    topic, str(n).encode(), key(options, n), partition=n % partitions, on_delivery=delivered,
+                    timestamp=timestamp_ms(options) or 0,
                 )
                 break
             except BufferError:
@@ -102,6 +104,70 @@ def transact(options):
     line({"committed": 2 * options.count, "aborted": options.count})
 
 
+def transactional(options):
+    client = producer(options, **{"transactional.id": options.transactional_id, "message.timeout.ms": 60000})
+    while True:
+        try:
+            client.init_transactions(60)
+            return client
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+
+
+def commit(client, options, numbers):
+    """Sends records and commits them: their places, and what went wrong before the commit and with it."""
+    places, committing = {}, False
+
+    def delivered(error, message):
+        if error is None:
+            places[int(message.value())] = (message.partition(), message.offset())
+
+    try:
+        client.begin_transaction()
+        for n in numbers:
+            topic, partitions = options.target
+            client.produce(topic, str(n).encode(), partition=n % partitions, on_delivery=delivered)
+        client.flush(90)
+        if len(places) < len(numbers):
+            return places, "not delivered", False
+        committing = True
+        while True:
+            try:
+                client.commit_transaction(90)
+                return places, None, True
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+    except KafkaException as error:
+        return places, str(error), committing
+
+
+def endless_transactions(options):
+    """One transaction after another, each again until it is committed, or nobody can say whether it is."""
+    ended, size = followed_input(options), options.count or 20
+    client, n, start = transactional(options), options.first, time.monotonic()
+    while not ended.is_set():
+        time.sleep(max((n - options.first) / options.rate - (time.monotonic() - start), 0))
+        numbers = range(n, n + size)
+        places, error, committing = commit(client, options, numbers)
+        if error is None:
+            for number in numbers:
+                line({"n": number, "partition": places[number][0], "offset": places[number][1]})
+            n += size
+            continue
+        line({"aborted": error})
+        try:
+            client.abort_transaction(90)
+        except KafkaException as fatal:
+            line({"fatal": f"{error}, then {fatal}"})
+            client = transactional(options)
+            for number in numbers if committing else ():
+                line({"n": number, "error": "committed or not"})
+            n += size if committing else 0
+    line({"sent": n - options.first})
+
+
 def admin(options):
     client, limit = AdminClient(common(options)), options.timeout_ms / 1000
     new = NewTopic(options.topic, num_partitions=options.partitions, replication_factor=options.replication)
@@ -125,5 +191,7 @@ def admin(options):
     line({"steps": 6})
 
 
-operation, options = run({"produce": produce, "consume": consume, "transact": transact, "admin": admin})
+operation, options = run({
+    "produce": produce, "consume": consume, "transact": transact, "transactions": endless_transactions, "admin": admin,
+})
 operation(options)

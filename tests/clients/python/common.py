@@ -16,7 +16,7 @@ def run(operations):
     for name, default in (
         ("partitions", 1), ("replication", 1), ("count", 0), ("first", 0), ("rate", 0),
         ("request-timeout-ms", 30000), ("delivery-timeout-ms", 120000), ("linger-ms", 0), ("batch-bytes", 16384),
-        ("in-flight", 5), ("backoff-ms", 100), ("timeout-ms", 30000),
+        ("in-flight", 5), ("backoff-ms", 100), ("timeout-ms", 30000), ("age-ms", 0),
     ):
         parser.add_argument("--" + name, type=int, default=default)
     parser.add_argument("--acks", default="all")
@@ -24,6 +24,7 @@ def run(operations):
     for name in ("until-input-ends", "read-committed", "keys"):
         parser.add_argument("--" + name, action="store_true")
     options = parser.parse_args()
+    options.target = options.topic, options.partitions
     return operations[options.operation], options
 
 
@@ -34,6 +35,19 @@ def idempotence(options, name):
 
 def key(options, n):
     return f"msg-{n}".encode() if options.keys else None
+
+
+def timestamp_ms(options):
+    """The time of a record that is as old as was asked for; none for now."""
+    return int(time.time() * 1000) - options.age_ms if options.age_ms else None
+
+
+def follow_input(options, ended):
+    """Lets lines of the input name another topic and its partitions, until it ends."""
+    for words in map(str.split, sys.stdin):
+        if words[0] == "topic":
+            options.target = words[1], int(words[2])
+    ended.set()
 
 
 class Tally:
@@ -57,14 +71,19 @@ class Tally:
 
 def records(options, tally):
     """Yields each record to be produced with the seconds until it is due."""
-    ended = threading.Event()
-    if options.until_input_ends:
-        threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    ended = followed_input(options) if options.until_input_ends else threading.Event()
     n, start = options.first, time.monotonic()
     while (not options.count or tally.counts["sent"] < options.count) and not ended.is_set():
         ahead = tally.counts["sent"] / options.rate - (time.monotonic() - start) if options.rate else 0
         yield n, max(ahead, 0)
         n, tally.counts["sent"] = n + 1, tally.counts["sent"] + 1
+
+
+def followed_input(options):
+    """An event that is set once the input has ended; its lines are followed until then."""
+    ended = threading.Event()
+    threading.Thread(target=follow_input, args=(options, ended), daemon=True).start()
+    return ended
 
 
 def transactions(options):

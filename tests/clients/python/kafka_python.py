@@ -5,7 +5,7 @@ import time
 
 from kafka import KafkaConsumer, KafkaProducer
 
-from common import Tally, idempotence, key, line, records, run, transactions
+from common import Tally, idempotence, key, line, records, run, timestamp_ms, transactions
 
 
 def common(options):
@@ -21,7 +21,10 @@ def producer(options, **more):
 
 
 def send(client, options, n):
-    return client.send(options.topic, str(n).encode(), key(options, n), partition=n % options.partitions)
+    topic, partitions = options.target
+    return client.send(
+        topic, str(n).encode(), key(options, n), partition=n % partitions, timestamp_ms=timestamp_ms(options),
+    )
 
 
 def produce(options):

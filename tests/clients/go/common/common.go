@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -37,10 +38,14 @@ var (
 	Group           = flags.String("group", "", "")
 	ReadCommitted   = flags.Bool("read-committed", false, "")
 	TimeoutMs       = flags.Int("timeout-ms", 30000, "")
+	ageMs           = flags.Int("age-ms", 0, "")
 	TransactionalID = flags.String("transactional-id", "", "")
 	SaslMechanism   = flags.String("sasl-mechanism", "", "")
 	SaslUser        = flags.String("sasl-user", "", "")
 	SaslPassword    = flags.String("sasl-password", "", "")
+
+	// Where records go, once a line of the input has named another topic.
+	target atomic.Pointer[place]
 
 	tally  sync.Mutex
 	acked  int
@@ -65,6 +70,38 @@ func Bootstrap() []string { return strings.Split(*bootstrap, ",") }
 
 // PartitionOf is where record n goes.
 func PartitionOf(n int) int { return n % *Partitions }
+
+type place struct {
+	topic      string
+	partitions int
+}
+
+// Place is the topic and the partition of record n.
+func Place(n int) (string, int) {
+	if to := target.Load(); to != nil {
+		return to.topic, n % to.partitions
+	}
+	return *Topic, PartitionOf(n)
+}
+
+// Timestamp is the time of a record that is as old as was asked for; the zero time for now.
+func Timestamp() time.Time {
+	if *ageMs == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(-time.Duration(*ageMs) * time.Millisecond)
+}
+
+// followInput lets lines of the input name another topic and its partitions, until it ends.
+func followInput() {
+	s := bufio.NewScanner(os.Stdin)
+	for s.Scan() {
+		to := new(place)
+		if _, err := fmt.Sscanf(s.Text(), "topic %s %d", &to.topic, &to.partitions); err == nil {
+			target.Store(to)
+		}
+	}
+}
 
 // Value is what record n holds.
 func Value(n int) []byte { return []byte(strconv.Itoa(n)) }
@@ -98,9 +135,7 @@ func EachRecord(send func(n int)) int {
 	ended := make(chan struct{})
 	if *untilInputEnds {
 		go func() {
-			s := bufio.NewScanner(os.Stdin)
-			for s.Scan() {
-			}
+			followInput()
 			close(ended)
 		}()
 	}
@@ -141,6 +176,40 @@ func Produced(sent int) {
 	line(map[string]any{"sent": sent, "acked": acked, "failed": failed})
 	if failed > 0 || acked != sent {
 		os.Exit(1)
+	}
+}
+
+// EndlessTransactions runs one transaction after another, each again until it is committed or nobody can say whether it
+// is. A commit gives the records' places, an error if there was one, and whether it may be committed all the same.
+func EndlessTransactions(commit func(first, count int) (places [][2]int64, mayBe bool, err error)) {
+	ended := make(chan struct{})
+	go func() {
+		followInput()
+		close(ended)
+	}()
+	n, start := *First, time.Now()
+	for {
+		select {
+		case <-ended:
+			Line(map[string]any{"sent": n - *First})
+			return
+		case <-time.After(time.Duration(n-*First)*time.Second/time.Duration(*rate) - time.Since(start)):
+		}
+		places, mayBe, err := commit(n, *Count)
+		if err != nil {
+			Line(map[string]any{"aborted": err.Error()})
+		}
+		for i := range *Count {
+			switch {
+			case err == nil:
+				Delivered(n+i, int32(places[i][0]), places[i][1], nil)
+			case mayBe:
+				Delivered(n+i, -1, -1, errors.New("committed or not"))
+			}
+		}
+		if err == nil || mayBe {
+			n += *Count
+		}
 	}
 }
 

@@ -15,7 +15,9 @@ import (
 )
 
 func main() {
-	common.Run(map[string]func(){"produce": produce, "consume": consume, "transact": transact, "admin": admin})
+	common.Run(map[string]func(){
+		"produce": produce, "consume": consume, "transact": transact, "transactions": transactions, "admin": admin,
+	})
 }
 
 func client(more ...kgo.Opt) *kgo.Client {
@@ -112,6 +114,45 @@ func transact() {
 	c.Close()
 }
 
+func transactions() {
+	var c *kgo.Client
+	ctx := context.Background()
+	common.EndlessTransactions(func(first, count int) (places [][2]int64, mayBe bool, err error) {
+		if c == nil {
+			c = producer(kgo.TransactionalID(*common.TransactionalID))
+		}
+		defer func() {
+			if err == nil {
+				return
+			}
+			if fatal := c.EndTransaction(ctx, kgo.TryAbort); fatal != nil {
+				common.Line(map[string]any{"fatal": fmt.Sprintf("%v, then %v", err, fatal)})
+				c.Close()
+				c = nil
+				return
+			}
+			mayBe = false
+		}()
+		if err := c.BeginTransaction(); err != nil {
+			return nil, false, err
+		}
+		records := make([]*kgo.Record, count)
+		for i := range records {
+			records[i] = record(first + i)
+		}
+		if err := c.ProduceSync(ctx, records...).FirstErr(); err != nil {
+			return nil, false, err
+		}
+		if err := c.EndTransaction(ctx, kgo.TryCommit); err != nil {
+			return nil, true, err
+		}
+		for _, r := range records {
+			places = append(places, [2]int64{int64(r.Partition), r.Offset})
+		}
+		return places, false, nil
+	})
+}
+
 func admin() {
 	c := client()
 	a := kadm.NewClient(c)
@@ -150,5 +191,8 @@ func admin() {
 }
 
 func record(n int) *kgo.Record {
-	return &kgo.Record{Topic: *common.Topic, Partition: int32(common.PartitionOf(n)), Key: common.Key(n), Value: common.Value(n)}
+	topic, partition := common.Place(n)
+	return &kgo.Record{
+		Topic: topic, Partition: int32(partition), Key: common.Key(n), Value: common.Value(n), Timestamp: common.Timestamp(),
+	}
 }

@@ -94,8 +94,10 @@ func transact() {
 }
 
 func message(n int) *sarama.ProducerMessage {
+	topic, partition := common.Place(n)
 	m := &sarama.ProducerMessage{
-		Topic: *common.Topic, Partition: int32(common.PartitionOf(n)), Value: sarama.ByteEncoder(common.Value(n)), Metadata: n,
+		Topic: topic, Partition: int32(partition), Value: sarama.ByteEncoder(common.Value(n)), Metadata: n,
+		Timestamp: common.Timestamp(),
 	}
 	if key := common.Key(n); key != nil {
 		m.Key = sarama.ByteEncoder(key)

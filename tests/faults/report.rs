@@ -1,0 +1,183 @@
+//! The results as Markdown: `tests/results/faults.md`, and its table in the README.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::judge::Counts;
+use crate::producers::Client;
+use crate::rows::Case;
+use crate::scene::Way;
+
+const BEGIN: &str = "<!-- faults:begin -->\n";
+const END: &str = "<!-- faults:end -->";
+const NEWEST: &str = "4.4.0";
+const SECTION: &str = "## Where Kafka forgets";
+
+/// All runs of one cell.
+#[derive(Debug)]
+pub(crate) struct Sum {
+    pub(crate) case: Case,
+    pub(crate) kafka: &'static str,
+    pub(crate) client: Client,
+    pub(crate) way: Way,
+    pub(crate) runs: u32,
+    pub(crate) counts: Counts,
+}
+
+/// The file of results.
+pub(crate) fn results_file() -> PathBuf {
+    root().join("tests/results/faults.md")
+}
+
+/// The README.
+pub(crate) fn readme_file() -> PathBuf {
+    root().join("README.md")
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Everything that was counted; `head` says when and with what.
+pub(crate) fn results(head: &str, sums: &[Sum]) -> String {
+    let mut text = format!("# The fault matrix\n\n{head}\n\n{METHOD}\n");
+    let _ = write!(text, "\n{BEGIN}{}{END}\n", table(sums));
+    for (case, kafka) in rows(sums) {
+        let _ = write!(
+            text,
+            "\n## {}, Kafka {kafka}\n\n{}.\n\n\
+            | client | way | runs | sent | acknowledged | duplicates | lost | reordered | given up | … in the log | not told of | misplaced | fatal | longest silence |\n\
+            |---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+            case.id(),
+            case.title(),
+        );
+        for sum in of(sums, case, kafka) {
+            let counts = &sum.counts;
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                sum.client.title(),
+                sum.way.title(),
+                sum.runs,
+                counts.sent,
+                counts.acked,
+                counts.duplicates,
+                counts.lost,
+                counts.reordered,
+                counts.given_up,
+                counts.given_up_in_log,
+                counts.untold,
+                counts.misplaced,
+                counts.fatal,
+                seconds(counts.stall),
+            );
+        }
+        for sum in of(sums, case, kafka) {
+            for reason in &sum.counts.reasons {
+                let (client, way) = (sum.client.id(), sum.way.title());
+                let _ = writeln!(text, "\n{client}, {way}: `{}`", reason.replace('`', "'"));
+            }
+        }
+    }
+    text
+}
+
+/// A line for each row: what went wrong on each way, by client.
+fn table(sums: &[Sum]) -> String {
+    let ways: BTreeSet<Way> = sums.iter().map(|sum| sum.way).collect();
+    let mut text = "| what happens |".to_owned();
+    for way in &ways {
+        let _ = write!(text, " {} |", way.title());
+    }
+    let _ = writeln!(text, "\n|---|{}", "---|".repeat(ways.len()));
+    for case in Case::all() {
+        for kafka in case.kafkas() {
+            let note = match *kafka {
+                NEWEST => String::new(),
+                older => format!(" (Kafka {older})"),
+            };
+            let _ = write!(text, "| {}{note} |", case.title());
+            for way in &ways {
+                let cells = of(sums, case, kafka).filter(|sum| sum.way == *way);
+                let _ = write!(text, " {} |", cell(&cells.collect::<Vec<_>>()));
+            }
+            text += "\n";
+        }
+    }
+    text
+}
+
+/// What went wrong of one row on one way, and the longest silence.
+fn cell(sums: &[&Sum]) -> String {
+    if sums.is_empty() {
+        return "–".to_owned();
+    }
+    let mut parts: Vec<String> = Vec::new();
+    for sum in sums.iter().filter(|sum| !sum.counts.is_clean()) {
+        let faults = sum.counts.faults().into_iter();
+        let said: Vec<String> = faults
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| format!("{count} {name}"))
+            .collect();
+        let (client, sent) = (sum.client.id(), sum.counts.sent);
+        parts.push(format!("{client}: {} of {sent}", said.join(", ")));
+    }
+    if parts.is_empty() {
+        let sent: u64 = sums.iter().map(|sum| sum.counts.sent).sum();
+        parts.push(format!("clean, of {sent}"));
+    }
+    let silences = sums.iter().map(|sum| sum.counts.stall);
+    let silence = silences.max().unwrap_or_default();
+    format!(
+        "{}; silent for {} at most",
+        parts.join("; "),
+        seconds(silence)
+    )
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+fn rows(sums: &[Sum]) -> Vec<(Case, &'static str)> {
+    let mut rows = Vec::new();
+    for sum in sums {
+        if !rows.contains(&(sum.case, sum.kafka)) {
+            rows.push((sum.case, sum.kafka));
+        }
+    }
+    rows
+}
+
+fn of<'a>(sums: &'a [Sum], case: Case, kafka: &'a str) -> impl Iterator<Item = &'a Sum> {
+    let chosen = move |sum: &&Sum| (sum.case, sum.kafka) == (case, kafka);
+    sums.iter().filter(chosen)
+}
+
+/// What stands between the markers.
+pub(crate) fn block(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once(BEGIN)?;
+    let (block, _) = rest.split_once(END)?;
+    Some(block)
+}
+
+/// The README with the table of the results.
+pub(crate) fn with_block(readme: &str, results: &str) -> String {
+    let new = block(results).expect("results have a table");
+    let old = block(readme).unwrap_or_else(|| panic!("{SECTION} has no table"));
+    let (old, new) = (format!("{BEGIN}{old}{END}"), format!("{BEGIN}{new}{END}"));
+    readme.replace(&old, &new)
+}
+
+const METHOD: &str = "\
+A run of a row is one fresh cluster of three nodes (replication 3, `min.insync.replicas` 2), one hapax in front of it, \
+and every client at work twice at the same time, direct and through hapax, with a topic of three partitions each: \
+200 numbered records a second, several small batches in flight. The row's faults strike both ways at once. \
+Then everything is counted from the log itself, read from its leaders, against what the client was told of each record.\n\n\
+Duplicates: records in the log again. Lost: acknowledged, and not in the log. Reordered: in the log before one that was \
+sent earlier to the same partition. Given up: reported to the application as not written; some may be written all the same. \
+Not told of: neither acknowledged nor given up. Misplaced: acknowledged at an offset that holds another record. \
+Fatal: the client could not go on. A dash: not run, or there is no such thing that way. The longest silence is the longest time between two acknowledgements of one partition \
+(a shared machine's: compare within a row).";
