@@ -1,28 +1,25 @@
 //! hapax, as far as the order of things goes: the real ledger behind a driver
 //! that follows `session/produce.rs` and `session.rs` step by step.
 
-use super::broker::Batch;
-use super::client::REQUEST_TIMEOUT;
+use super::broker::{Batch, UNKNOWN_TOPIC_ID};
+use super::faults::Fate;
+use super::mutants::{Between, Spoiled};
 use super::rng::hash;
-use super::world::{Answer, Between, Event, Fate, Request, Response, TO_BROKER, TO_CLIENT, World};
-use hapax::ids::{BatchId, Epoch, NodeId, ProducerId, Sequence, TopicKey};
+use super::world::{Answer, Event, Request, Response, TO_BROKER, TO_CLIENT, World};
+use hapax::ids::{BatchId, Epoch, NodeId, ProducerId, Sequence, TopicId, TopicKey};
 use hapax::ledger::{Identity, Ledger, Link, Realm, Ticket, TopicName, WindowKey};
-use hapax::window::{
-    Ack, Acks, Action, Arrival, Class, Mode, Outcome, Rules, Time, Verdict, classify,
-};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use hapax::window::{Acks, Action, Arrival, Mode, Outcome, Rules, Time, Verdict, classify};
+use std::collections::{BTreeSet, VecDeque};
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-/// What a held request may wait: `holdMax`, or a quarter of its own timeout.
-const HOLD_MAX: u64 = if 5_000 < REQUEST_TIMEOUT / 4 {
-    5_000
-} else {
-    REQUEST_TIMEOUT / 4
-};
+/// `holdMax`
+const HOLD_MAX: u64 = 5_000;
 const ORPHAN_PATIENCE: u64 = 30_000;
-const UPSTREAM_PATIENCE: u64 = REQUEST_TIMEOUT + 30_000;
+/// What a request may take beyond its own timeout.
+const UPSTREAM_PATIENCE: u64 = 30_000;
 
 type Woken = Arc<Mutex<VecDeque<usize>>>;
 
@@ -37,43 +34,54 @@ impl Wake for Knock {
     }
 }
 
-/// What all sessions share.
-pub struct Proxy {
-    ledger: Ledger,
-    topic: TopicKey,
-    realm: Option<Realm>,
-    woken: Woken,
-    /// For the window that is wrong on purpose.
-    sent: BTreeMap<(usize, usize, i16, i32), i64>,
-    guess: BTreeMap<usize, i64>,
+/// How often hapax did what it does.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Counts {
     pub absorbed: u64,
     pub mirrored: u64,
     pub held: u64,
     pub holds_expired: u64,
 }
 
+/// One instance of hapax: what all its sessions share.
+pub struct Proxy {
+    pub between: Between,
+    ledger: Ledger,
+    realm: Option<Realm>,
+    woken: Woken,
+    pub spoiled: Spoiled,
+    pub counts: Counts,
+}
+
+fn new_ledger(between: Between) -> Ledger {
+    let rules = Rules {
+        mode: Mode::Absorb,
+        ttl: Duration::from_secs(300),
+        window_batches: 5,
+        absorb_transactional: false,
+        shield45: between == Between::Shield,
+    };
+    Ledger::new(rules, 1000, 1000)
+}
+
 impl Proxy {
     pub fn new(between: Between) -> Self {
-        let rules = Rules {
-            mode: Mode::Absorb,
-            ttl: Duration::from_secs(300),
-            window_batches: if between == Between::Wide { 32 } else { 5 },
-            absorb_transactional: false,
-            shield45: between == Between::Shield,
-        };
-        let ledger = Ledger::new(rules, 1000, 10);
+        let ledger = new_ledger(between);
         Self {
-            topic: ledger.topics.key(TopicName::Name(b"t")).unwrap(),
+            between,
             realm: ledger.realm(&Identity::Anonymous),
             ledger,
             woken: Woken::default(),
-            sent: BTreeMap::new(),
-            guess: BTreeMap::new(),
-            absorbed: 0,
-            mirrored: 0,
-            held: 0,
-            holds_expired: 0,
+            spoiled: Spoiled::default(),
+            counts: Counts::default(),
         }
+    }
+
+    /// Its process is killed, and knows nothing when it starts again.
+    pub fn restart(&mut self) {
+        let old = std::mem::replace(self, Self::new(self.between));
+        self.counts = old.counts;
+        self.spoiled = old.spoiled.restart();
     }
 
     pub fn session(&self, number: usize) -> Session {
@@ -81,48 +89,19 @@ impl Proxy {
             session: number,
             woken: Arc::clone(&self.woken),
         };
-        Session {
-            link: self.ledger.link(),
-            waker: Waker::from(Arc::new(knock)),
-            inbox: VecDeque::new(),
-            held: None,
-            pipeline: VecDeque::new(),
-            tickets: VecDeque::new(),
-            producers: BTreeSet::new(),
-            client_eof: false,
-            client_silent: false,
-            orphan: None,
-            ended: false,
-        }
+        Session::new(self.ledger.link(), Waker::from(Arc::new(knock)))
     }
 
     pub fn woken(&self) -> Option<usize> {
         self.woken.lock().unwrap().pop_front()
     }
 
-    /// How a wrong proxy differs.
-    fn spoil(&self, between: Between, batch: &Batch, verdict: &mut Verdict) {
-        let stamp = (batch.client, batch.partition, batch.epoch, batch.first);
-        match (between, verdict.action) {
-            (Between::NoGate, Action::Hold | Action::Mirror(_))
-            | (Between::NoHold, Action::Hold) => verdict.action = Action::Forward,
-            (Between::SentAsAcked, _) if self.sent.contains_key(&stamp) => {
-                verdict.class = Class::Duplicate;
-                verdict.action = Action::Replay(Ack {
-                    offset: self.sent[&stamp],
-                    append_time: -1,
-                    log_start: Some(0),
-                });
-            }
-            _ => {}
-        }
-    }
-
-    fn note_sent(&mut self, batch: &Batch) {
-        let guess = self.guess.entry(batch.partition).or_default();
-        let stamp = (batch.client, batch.partition, batch.epoch, batch.first);
-        self.sent.entry(stamp).or_insert(*guess);
-        *guess += i64::from(batch.count);
+    /// A topic by the id that Produce v13 carries.
+    fn topic(&self, incarnation: u32) -> TopicKey {
+        let mut id = [1; 16];
+        id[..4].copy_from_slice(&incarnation.to_be_bytes());
+        let id = TopicId::from_wire(id).unwrap();
+        self.ledger.topics.key(TopicName::Id(id)).unwrap()
     }
 }
 
@@ -138,6 +117,13 @@ struct Owed {
     at: u64,
 }
 
+/// A batch on its way, and the client's records that it stands for.
+#[derive(Clone, Copy)]
+struct Sent {
+    ticket: Ticket,
+    batch: Batch,
+}
+
 pub struct Session {
     link: Link,
     waker: Waker,
@@ -145,7 +131,7 @@ pub struct Session {
     /// Until when the head of the inbox may wait.
     held: Option<u64>,
     pipeline: VecDeque<Owed>,
-    tickets: VecDeque<Ticket>,
+    tickets: VecDeque<Sent>,
     producers: BTreeSet<usize>,
     client_eof: bool,
     /// It was written to although nobody is there.
@@ -155,9 +141,45 @@ pub struct Session {
 }
 
 impl Session {
+    fn new(link: Link, waker: Waker) -> Self {
+        Self {
+            link,
+            waker,
+            inbox: VecDeque::new(),
+            held: None,
+            pipeline: VecDeque::new(),
+            tickets: VecDeque::new(),
+            producers: BTreeSet::new(),
+            client_eof: false,
+            client_silent: false,
+            orphan: None,
+            ended: false,
+        }
+    }
+
+    /// For a connection that does not go through hapax.
+    pub fn none() -> Self {
+        let mut none = Self::new(Link(NonZeroU32::MIN), Waker::noop().clone());
+        none.ended = true;
+        none
+    }
+
     /// Whether anybody waits for it.
     pub fn waits(&self) -> bool {
         !self.ended && (self.held.is_some() || !self.pipeline.is_empty())
+    }
+
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Its process is no more: nothing is settled.
+    pub fn vanish(&mut self) {
+        self.ended = true;
+        self.inbox.clear();
+        self.pipeline.clear();
+        self.tickets.clear();
+        self.held = None;
     }
 }
 
@@ -179,6 +201,10 @@ impl World {
         Time(u32::try_from(self.now / 1000).unwrap())
     }
 
+    fn proxy(&mut self, conn: usize) -> &mut Proxy {
+        &mut self.proxies[self.conns[conn].instance]
+    }
+
     pub fn request_came(&mut self, conn: usize, request: Request) {
         let session = &mut self.conns[conn].session;
         if !session.ended && session.orphan.is_none() {
@@ -197,7 +223,7 @@ impl World {
         let late = session
             .pipeline
             .front()
-            .is_some_and(|o| !o.ready && o.at + UPSTREAM_PATIENCE <= now);
+            .is_some_and(|o| !o.ready && o.at + o.request.timeout + UPSTREAM_PATIENCE <= now);
         if late || session.orphan.is_some_and(|until| until <= now) {
             self.end_session(conn);
             return;
@@ -209,11 +235,11 @@ impl World {
     }
 
     fn take_requests(&mut self, conn: usize) {
-        while let Some(request) = self.conns[conn].session.inbox.front().cloned() {
+        while let Some(request) = self.conns[conn].session.inbox.pop_front() {
             if !self.produce(conn, &request) {
+                self.conns[conn].session.inbox.push_front(request);
                 break;
             }
-            self.conns[conn].session.inbox.pop_front();
         }
         self.answer_ready(conn);
         self.half_close(conn);
@@ -223,39 +249,41 @@ impl World {
     fn produce(&mut self, conn: usize, request: &Request) -> bool {
         let several = request.parts.len() > 1;
         let mut seen = request.parts.len();
-        if several && request.large && self.calm(&request.parts[0]) {
+        if several && request.large && self.calm(conn, &request.parts[0]) {
             seen = 1;
         } else if several && !request.whole {
             return false;
         }
         let all_seen = seen == request.parts.len();
-        let Some(mut parts) = self.judge(conn, &request.parts[..seen], all_seen) else {
+        let Some(mut parts) = self.judge(conn, request, seen, all_seen) else {
             return false;
         };
         if !all_seen && parts.iter().any(Judged::acts) {
             if !request.whole {
                 return false;
             }
-            match self.judge(conn, &request.parts, true) {
+            match self.judge(conn, request, request.parts.len(), true) {
                 Some(all) => parts = all,
                 None => return false,
             }
         }
         let streams = parts.len() < request.parts.len();
-        let answers = self.answers(conn, &parts);
         if parts.iter().all(Judged::acts) {
             // A frame that is dropped is answered once the last of it came.
+            let answers = self.answers(conn, request.topic, &parts);
             if request.whole {
                 self.owe(conn, request, answers, 0, true);
             }
             return true;
         }
-        if !answers.is_empty() && !request.whole {
+        if parts.iter().any(Judged::acts) && !request.whole {
             return false;
         }
+        let answers = self.answers(conn, request.topic, &parts);
         let mut tickets = self.commit(conn, &parts);
         if streams {
-            let mut rest = self.judge_once(conn, &request.parts[seen..], false);
+            let rest = &request.parts[seen..];
+            let mut rest = self.judge_once(conn, request.topic, rest, false);
             for part in &mut rest {
                 part.verdict.action = Action::Forward;
             }
@@ -291,66 +319,86 @@ impl World {
             whole: request.whole,
             at,
         });
-        self.at(UPSTREAM_PATIENCE, Event::Look(conn));
+        let patience = request.timeout + UPSTREAM_PATIENCE;
+        self.at(patience, Event::Look(conn));
     }
 
-    fn calm(&self, batch: &Batch) -> bool {
+    fn calm(&mut self, conn: usize, batch: &Batch) -> bool {
         let time = self.time();
-        let producer = self.proxy.ledger.producer(producer(batch), time);
+        let producer = self.proxy(conn).ledger.producer(producer(batch), time);
         producer.is_some_and(|producer| producer.calm(time))
     }
 
     /// `None`: the request has to wait.
-    fn judge(&mut self, conn: usize, batches: &[Batch], all_seen: bool) -> Option<Vec<Judged>> {
+    fn judge(
+        &mut self,
+        conn: usize,
+        request: &Request,
+        seen: usize,
+        all_seen: bool,
+    ) -> Option<Vec<Judged>> {
         let was_held = self.conns[conn].session.held.is_some();
         for attempt in 0..2 {
             let held = self.conns[conn].session.held;
             let patient = all_seen && held.is_none_or(|until| self.now < until);
-            let parts = self.judge_once(conn, batches, patient);
+            let batches = &request.parts[..seen];
+            let parts = self.judge_once(conn, request.topic, batches, patient);
             let waits = parts.iter().find(|p| p.verdict.action == Action::Hold);
             let Some(key) = waits.map(|p| p.key) else {
                 if was_held && !patient {
-                    self.proxy.holds_expired += 1;
+                    self.proxy(conn).counts.holds_expired += 1;
                 }
                 self.conns[conn].session.held = None;
                 return Some(parts);
             };
             if attempt == 0 {
                 if held.is_none() {
-                    self.proxy.held += 1;
-                    self.conns[conn].session.held = Some(self.now + HOLD_MAX);
-                    self.at(HOLD_MAX, Event::Look(conn));
+                    let patience = HOLD_MAX.min(request.timeout / 4);
+                    self.proxy(conn).counts.held += 1;
+                    self.conns[conn].session.held = Some(self.now + patience);
+                    self.at(patience, Event::Look(conn));
                 }
-                self.proxy.ledger.wait(key, &self.conns[conn].session.waker);
+                let proxy = &self.proxies[self.conns[conn].instance];
+                proxy.ledger.wait(key, &self.conns[conn].session.waker);
             }
         }
         None
     }
 
-    fn judge_once(&mut self, conn: usize, batches: &[Batch], patient: bool) -> Vec<Judged> {
+    fn judge_once(
+        &mut self,
+        conn: usize,
+        topic: u32,
+        batches: &[Batch],
+        patient: bool,
+    ) -> Vec<Judged> {
         let now = self.time();
         let link = self.conns[conn].session.link;
         let node = NodeId::from_wire(i32::try_from(self.conns[conn].broker).unwrap());
         let mut parts = Vec::new();
         for batch in batches {
+            let proxy = self.proxy(conn);
             let key = WindowKey {
                 producer: producer(batch),
-                topic: self.proxy.topic,
+                topic: proxy.topic(topic),
                 partition: i32::try_from(batch.partition).unwrap(),
             };
             let arrival = Arrival {
                 batch: identity(batch),
                 transactional: false,
                 acks: Acks::All,
-                realm: self.proxy.realm,
+                realm: proxy.realm,
                 node,
                 link,
                 now,
                 patient,
             };
-            let mut verdict = self.proxy.ledger.judge(key, &arrival);
-            self.proxy.spoil(self.between, batch, &mut verdict);
-            self.trace(|| format!("session {conn} on {batch:?}: {verdict:?}"));
+            let mut verdict = proxy.ledger.judge(key, &arrival);
+            proxy.spoil(batch, &mut verdict);
+            self.trace(|| {
+                let Verdict { class, action, .. } = verdict;
+                format!("hapax on {conn} of {batch}: {class:?}, {action:?}")
+            });
             parts.push(Judged {
                 batch: *batch,
                 key,
@@ -362,8 +410,9 @@ impl World {
     }
 
     fn met(&mut self, conn: usize, batch: &Batch) {
+        let time = self.time();
         self.conns[conn].session.producers.insert(batch.client);
-        if let Some(known) = self.proxy.ledger.producer(producer(batch), self.time()) {
+        if let Some(known) = self.proxy(conn).ledger.producer(producer(batch), time) {
             let _ = known.bumps(Epoch(batch.epoch));
         }
     }
@@ -371,33 +420,20 @@ impl World {
     fn commit(&mut self, conn: usize, parts: &[Judged]) -> usize {
         let before = self.conns[conn].session.tickets.len();
         for part in parts.iter().filter(|part| !part.acts()) {
-            let ticket = self
-                .proxy
-                .ledger
-                .commit(part.key, &part.arrival, &part.verdict);
-            self.conns[conn].session.tickets.extend(ticket);
-            if self.between == Between::OrphanUntilBump {
-                self.end_outdated(part);
-            }
-            self.proxy.note_sent(&part.batch);
+            let proxy = self.proxy(conn);
+            let ticket = proxy.ledger.commit(part.key, &part.arrival, &part.verdict);
+            proxy.spoiled.note_sent(&part.batch);
+            let sent = ticket.map(|ticket| Sent {
+                ticket,
+                batch: part.batch,
+            });
+            self.conns[conn].session.tickets.extend(sent);
             self.met(conn, &part.batch);
         }
         self.conns[conn].session.tickets.len() - before
     }
 
-    /// Ends the orphans that wait for an older epoch of this batch's sequence.
-    fn end_outdated(&mut self, part: &Judged) {
-        for conn in 0..self.conns.len() {
-            let session = &self.conns[conn].session;
-            let outdated =
-                |t: &Ticket| t.key == part.key && t.batch.epoch < part.arrival.batch.epoch;
-            if session.orphan.is_some() && !session.ended && session.tickets.iter().any(outdated) {
-                self.end_session(conn);
-            }
-        }
-    }
-
-    fn answers(&mut self, conn: usize, parts: &[Judged]) -> Vec<Answer> {
+    fn answers(&mut self, conn: usize, topic: u32, parts: &[Judged]) -> Vec<Answer> {
         let mut answers = Vec::new();
         for Judged {
             batch,
@@ -406,24 +442,25 @@ impl World {
             verdict,
         } in parts
         {
+            let proxy = self.proxy(conn);
             let (error, offset) = match verdict.action {
                 Action::Forward | Action::Hold => continue,
                 Action::Replay(ack) => {
-                    self.proxy.absorbed += 1;
-                    self.proxy.ledger.absorbed(*key, arrival, verdict);
+                    proxy.counts.absorbed += 1;
+                    proxy.ledger.absorbed(*key, arrival, verdict);
+                    self.hold_to_log(topic, batch, ack.offset);
                     (0, ack.offset)
                 }
                 Action::Mirror(code) => {
-                    self.proxy.mirrored += 1;
-                    self.proxy.ledger.mirrored(*key, arrival, verdict, code);
+                    proxy.counts.mirrored += 1;
+                    proxy.ledger.mirrored(*key, arrival, verdict, code);
                     (code, -1)
                 }
             };
             answers.push(Answer {
-                partition: batch.partition,
-                epoch: batch.epoch,
-                error,
-                offset,
+                by_hapax: true,
+                undue: error != 0 && self.partitions[batch.partition].would_take(batch),
+                ..Answer::to(batch, error, offset)
             });
             self.met(conn, batch);
         }
@@ -432,35 +469,20 @@ impl World {
 
     /// `Session::produce_reply`.
     pub fn response_came(&mut self, conn: usize, mut response: Response) {
-        let now = self.time();
         let session = &mut self.conns[conn].session;
         if session.ended {
             return;
         }
         let Some(owed) = session.pipeline.pop_front() else {
-            self.wrong(format!("{response:?} was not asked for"));
+            self.wrong(format!("{response} was not asked for"));
             return;
         };
-        let due: Vec<Ticket> = session.tickets.drain(..owed.tickets).collect();
+        let due: Vec<Sent> = session.tickets.drain(..owed.tickets).collect();
         if owed.request.id != response.request || owed.ready {
-            self.wrong(format!("{response:?} answers {:?}", owed.request));
+            self.wrong(format!("{response} answers {}", owed.request));
         }
         for answer in &mut response.answers {
-            let partition = i32::try_from(answer.partition).unwrap();
-            let Some(ticket) = due.iter().find(|t| t.key.partition == partition) else {
-                continue;
-            };
-            let offset = (answer.offset >= 0).then_some(answer.offset);
-            let outcome = classify(answer.error, offset, -1, Some(0));
-            let settled = self.proxy.ledger.settle(ticket, outcome, now);
-            if let Some(code) = settled.shield {
-                answer.error = code;
-            }
-            if answer.error == 0 {
-                let (_, batch) = owed_batch(&owed.request, answer.partition);
-                let end = answer.offset + i64::from(batch.count);
-                self.proxy.guess.insert(answer.partition, end);
-            }
+            self.settle(conn, &due, answer);
         }
         let answers = [owed.answers, response.answers].concat();
         self.conns[conn].stalled_near |= response.fate == Fate::StallNear;
@@ -475,6 +497,29 @@ impl World {
         let session = &self.conns[conn].session;
         if session.orphan.is_some() && session.tickets.is_empty() {
             self.end_session(conn);
+        }
+    }
+
+    fn settle(&mut self, conn: usize, due: &[Sent], answer: &mut Answer) {
+        let now = self.time();
+        let Some(sent) = due.iter().find(|s| s.batch.partition == answer.partition) else {
+            return;
+        };
+        let offset = (answer.offset >= 0).then_some(answer.offset);
+        let outcome = classify(answer.error, offset, -1, Some(0));
+        let proxy = self.proxy(conn);
+        let settled = proxy.ledger.settle(&sent.ticket, outcome, now);
+        match answer.error {
+            0 => {
+                proxy.ledger.topics.confirm(sent.ticket.key.topic);
+                proxy.spoiled.note_written(&sent.batch, answer.offset);
+            }
+            UNKNOWN_TOPIC_ID => proxy.ledger.topics.retire(sent.ticket.key.topic),
+            _ => {}
+        }
+        if let Some(code) = settled.shield {
+            answer.error = code;
+            answer.by_hapax = true;
         }
     }
 
@@ -538,7 +583,7 @@ impl World {
     fn become_orphan(&mut self, conn: usize) -> bool {
         let session = &mut self.conns[conn].session;
         let worth_it = session.pipeline.iter().any(|o| o.tickets > 0 && o.whole);
-        if !worth_it || self.between == Between::NoOrphan {
+        if !worth_it {
             return false;
         }
         session.inbox.clear();
@@ -551,19 +596,23 @@ impl World {
         true
     }
 
+    /// What has not left as a whole was never sent.
     fn withhold(&mut self, conn: usize) {
         let now = self.time();
         let session = &mut self.conns[conn].session;
+        let mut withheld = Vec::new();
         for owed in std::mem::take(&mut session.pipeline) {
-            let own: Vec<Ticket> = session.tickets.drain(..owed.tickets).collect();
+            let own: Vec<Sent> = session.tickets.drain(..owed.tickets).collect();
             if owed.whole {
                 session.tickets.extend(own);
                 session.pipeline.push_back(owed);
-                continue;
+            } else {
+                withheld.extend(own);
             }
-            for ticket in own {
-                let _ = self.proxy.ledger.settle(&ticket, Outcome::Withheld, now);
-            }
+        }
+        for sent in withheld {
+            let ledger = &self.proxy(conn).ledger;
+            let _ = ledger.settle(&sent.ticket, Outcome::Withheld, now);
         }
     }
 
@@ -578,34 +627,24 @@ impl World {
         let now = self.time();
         self.withhold(conn);
         let session = &mut self.conns[conn].session;
-        session.ended = true;
-        session.inbox.clear();
-        session.pipeline.clear();
-        session.held = None;
         let tickets = std::mem::take(&mut session.tickets);
         let met = std::mem::take(&mut session.producers);
-        for ticket in tickets {
-            let unknown = Outcome::Unknown { candidate: None };
-            let _ = self.proxy.ledger.settle(&ticket, unknown, now);
+        session.vanish();
+        let proxy = self.proxy(conn);
+        for sent in tickets {
+            let outcome = proxy.unsettled(&sent.batch);
+            let _ = proxy.ledger.settle(&sent.ticket, outcome, now);
         }
-        let ttl = self.proxy.ledger.rules().ttl;
+        let ttl = proxy.ledger.rules().ttl;
         for client in met {
             let id = ProducerId::from_wire(i64::try_from(client).unwrap()).unwrap();
-            if let Some(known) = self.proxy.ledger.known_producer(id) {
+            if let Some(known) = proxy.ledger.known_producer(id) {
                 known.trouble(now, ttl);
             }
         }
         self.send(conn, TO_BROKER, Event::PeerGone(conn));
         self.send(conn, TO_CLIENT, Event::Closed(conn));
     }
-}
-
-/// Where in a request, and which, the batch for a partition is.
-fn owed_batch(request: &Request, partition: usize) -> (usize, Batch) {
-    let mut parts = request.parts.iter().copied().enumerate();
-    parts
-        .find(|(_, batch)| batch.partition == partition)
-        .expect("it was asked for")
 }
 
 fn producer(batch: &Batch) -> ProducerId {
@@ -617,7 +656,8 @@ fn identity(batch: &Batch) -> BatchId {
     let stamp = [
         u64::from(batch.epoch.cast_unsigned()),
         u64::from(batch.first.cast_unsigned()),
-        u64::from(batch.number),
+        u64::from(batch.from),
+        u64::from(batch.count),
         batch.client as u64,
     ];
     BatchId {
