@@ -12,7 +12,7 @@ mod topics;
 
 use crate::ids::{BatchId, ProducerId, TopicKey};
 use crate::window::{
-    Action, Arrival, AttemptId, Outcome, Rules, Sender, Settled, Time, Verdict, Window,
+    Ack, Action, Arrival, AttemptId, Outcome, Rules, Sender, Settled, Time, Verdict, Window,
 };
 use dashmap::DashMap;
 use std::collections::HashSet;
@@ -204,14 +204,14 @@ impl Ledger {
             let verdict = Window::new(arrival.now).judge(arrival, &self.rules);
             let ticket = match verdict.action {
                 Action::Forward => self.commit(key, arrival, &verdict),
-                Action::Hold | Action::Replay(_) | Action::Mirror(_) => None,
+                Action::Hold | Action::Replay(_) | Action::Mirror(_) | Action::Resolve => None,
             };
             return Admission { verdict, ticket };
         };
         let verdict = window.judge(arrival, &self.rules);
         let committed = match verdict.action {
             Action::Forward => window.commit(arrival, &verdict),
-            Action::Hold | Action::Replay(_) | Action::Mirror(_) => None,
+            Action::Hold | Action::Replay(_) | Action::Mirror(_) | Action::Resolve => None,
         };
         drop(window);
         Admission {
@@ -244,6 +244,42 @@ impl Ledger {
     pub fn mirrored(&self, key: WindowKey, arrival: &Arrival, verdict: &Verdict, code: i16) {
         if let Some(mut window) = self.windows.get_mut(&key) {
             window.mirrored(arrival, verdict, code);
+        }
+    }
+
+    /// From which offset on the log of its partition has a batch, if it has
+    /// it; `None` where nothing that is known lies before it.
+    #[must_use]
+    pub fn whereabouts(&self, key: WindowKey, batch: &BatchId) -> Option<i64> {
+        self.windows.get(&key)?.whereabouts(batch)
+    }
+
+    /// Whether a 45 for a batch on its way is worth looking into: settle it
+    /// with [`Outcome::Found`] where the log has it, else as what it is.
+    #[must_use]
+    pub fn contested(&self, ticket: &Ticket) -> bool {
+        let window = self.windows.get(&ticket.key);
+        window.is_some_and(|w| w.contested(&ticket.batch, ticket.transactional, &self.rules))
+    }
+
+    /// Notes that the log has a batch for which it was judged to be read
+    /// ([`Action::Resolve`]), and says how it is answered; `None` where its
+    /// window is gone.
+    pub fn found(&self, key: WindowKey, arrival: &Arrival, ack: Ack) -> Option<(Verdict, Settled)> {
+        let mut window = self.windows.get_mut(&key)?;
+        let found = window.found(arrival, ack, &self.rules);
+        drop(window);
+        if found.1.wake {
+            self.wake(&key);
+        }
+        Some(found)
+    }
+
+    /// Notes that the log was read for a batch and did not show it, or could
+    /// not be read. Judge it again.
+    pub fn asked(&self, key: WindowKey, batch: &BatchId) {
+        if let Some(mut window) = self.windows.get_mut(&key) {
+            window.asked(batch);
         }
     }
 
@@ -470,6 +506,7 @@ mod tests {
             link: ledger.link(),
             now: Time(0),
             patient: true,
+            old: false,
         };
         let verdict = ledger.judge(key, &arrival);
         let Some(ticket) = ledger.commit(key, &arrival, &verdict) else {
@@ -547,6 +584,7 @@ mod tests {
             link,
             now: Time(0),
             patient: true,
+            old: false,
         };
         (key, arrival)
     }

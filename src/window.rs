@@ -4,7 +4,8 @@
 //! Pure: no clock, no socket, no lock. The ledger keeps windows and hands in
 //! the time; sessions ask [`Window::judge`], and tell what they did by
 //! [`Window::commit`], [`Window::mirrored`], [`Window::absorbed`] and
-//! [`Window::settle`].
+//! [`Window::settle`], and what they read in the log by [`Window::found`] and
+//! [`Window::asked`].
 //!
 //! ```text
 //!             judge: Forward            settle: written
@@ -23,6 +24,7 @@ mod fact;
 mod judge;
 mod open;
 mod outcome;
+mod resolve;
 mod settle;
 
 #[cfg(test)]
@@ -135,6 +137,9 @@ pub struct Arrival {
     pub now: Time,
     /// Whether it may still wait for another batch.
     pub patient: bool,
+    /// Whether its records are so old that a broker may forget its producer
+    /// as soon as they are written, and the log can be read back.
+    pub old: bool,
 }
 
 /// What a batch is (SEMANTICS 7.3).
@@ -197,6 +202,10 @@ pub enum Action {
     Replay(Ack),
     /// Answer it with this error code; it was not forwarded.
     Mirror(i16),
+    /// Look for it in the log: the broker may have forgotten it, and would
+    /// write it a second time. [`Window::found`] says what is done then; else
+    /// tell [`Window::asked`] and judge it again.
+    Resolve,
 }
 
 /// A judgement: what the batch is, and what is to be done.
@@ -243,6 +252,8 @@ struct Notes {
     /// The missing sequence that was flagged last in this epoch.
     flagged_gap: Option<Sequence>,
     absorbed: u32,
+    /// When a batch with old records last came.
+    old_at: Option<Time>,
     /// Saturates; nobody counts further.
     gaps: u16,
     /// Whether a held request waits for this window to change.
@@ -255,6 +266,7 @@ impl Notes {
         flagged_crc: 0,
         flagged_gap: None,
         absorbed: 0,
+        old_at: None,
         gaps: 0,
         waited_for: false,
     };
@@ -398,6 +410,9 @@ impl Window {
 
     fn note(&mut self, arrival: &Arrival, verdict: &Verdict) {
         self.touched = arrival.now;
+        if arrival.old {
+            self.notes_mut().old_at = Some(arrival.now);
+        }
         match verdict.class {
             Class::SequenceReuse => self.notes_mut().flagged_crc = arrival.batch.crc,
             Class::Gap(gap) if verdict.first_time => self.flag_gap(gap.expected),

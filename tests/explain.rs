@@ -331,6 +331,7 @@ fn arrival(first: i32) -> Arrival {
         link: Link(NonZeroU32::MIN),
         now: Time(0),
         patient: true,
+        old: false,
     }
 }
 

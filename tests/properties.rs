@@ -66,6 +66,9 @@ struct Coming {
     node: Option<i32>,
     link: u32,
     patient: bool,
+    old: bool,
+    /// Whether the log shows it where that is looked into.
+    shown: bool,
     /// Its request is withdrawn after it was judged.
     withdrawn: bool,
 }
@@ -78,6 +81,8 @@ enum End {
     /// Acknowledged at this offset, whatever was acknowledged before.
     Offset(i64, i64),
     Code(i16, Option<i64>),
+    /// Refused with 45, and found in the log.
+    Found,
     Lost,
     Withheld,
 }
@@ -117,6 +122,7 @@ fn coming() -> impl Strategy<Value = Coming> {
         place,
         way,
         prop::bool::weighted(0.9),
+        (prop::bool::weighted(0.2), any::<bool>()),
         prop::bool::weighted(0.05),
     )
         .prop_map(
@@ -124,6 +130,7 @@ fn coming() -> impl Strategy<Value = Coming> {
                 (epoch, at, count, bytes),
                 (transactional, acks, realm, node, link),
                 patient,
+                (old, shown),
                 withdrawn,
             )| {
                 Coming {
@@ -137,6 +144,8 @@ fn coming() -> impl Strategy<Value = Coming> {
                     node,
                     link,
                     patient,
+                    old,
+                    shown,
                     withdrawn,
                 }
             },
@@ -152,6 +161,7 @@ fn end() -> impl Strategy<Value = End> {
         8 => Just(End::Appended),
         1 => (0..20_i64, -1..3_i64).prop_map(|(offset, start)| End::Offset(offset, start)),
         6 => (codes, prop::option::of(0..20_i64)).prop_map(|(code, base)| End::Code(code, base)),
+        1 => Just(End::Found),
         2 => Just(End::Lost),
         1 => Just(End::Withheld),
     ]
@@ -221,6 +231,8 @@ struct Earned {
 struct Account {
     /// What was told of each attempt, by batch.
     fates: BTreeMap<Name, Vec<Told>>,
+    /// Batches of which an attempt ever ended without a word.
+    doubted: BTreeSet<Name>,
     earned: Vec<Earned>,
     mirrors: BTreeMap<Name, u32>,
     epoch: Option<i16>,
@@ -313,6 +325,7 @@ impl Account {
         }
         match outcome {
             Outcome::Written(ack) => self.written(flight, ack, rules, now),
+            Outcome::Found(ack) => self.found(flight, ack, rules, now),
             Outcome::OutOfOrder => {
                 let newest = self.earned.iter().filter(|e| e.name.epoch == name.epoch);
                 let behind_all = newest.clone().all(|e| ahead(name.first, e.name.first) > 0);
@@ -327,7 +340,10 @@ impl Account {
                 }
             }
             // A leader that could not keep the batch may not be leader any more.
-            Outcome::Unknown { .. } => self.distrust(),
+            Outcome::Unknown { .. } => {
+                self.doubted.insert(name);
+                self.distrust();
+            }
             Outcome::Failed(code) if code != 2 && code != 10 => self.distrust(),
             Outcome::Failed(_) | Outcome::Refused(_) | Outcome::Withheld => {}
         }
@@ -338,6 +354,13 @@ impl Account {
         for earned in self.earned.iter_mut().filter(alone) {
             earned.node = None;
         }
+    }
+
+    /// What the log shows is on all in-sync replicas.
+    fn found(&mut self, flight: &Flight, ack: Ack, rules: &Rules, now: u32) {
+        let mut flight = *flight;
+        flight.arrival.acks = Acks::All;
+        self.written(&flight, Some(ack), rules, now);
     }
 
     fn written(&mut self, flight: &Flight, ack: Option<Ack>, rules: &Rules, now: u32) {
@@ -502,6 +525,7 @@ impl World {
             link: Link(NonZeroU32::new(coming.link).unwrap()),
             now: Time(self.now),
             patient: coming.patient,
+            old: coming.old,
         };
         (name, arrival)
     }
@@ -509,10 +533,21 @@ impl World {
     fn arrive(&mut self, coming: &Coming) -> Result<(), TestCaseError> {
         let (name, arrival) = self.arrival(coming);
         self.account.expire(self.now);
-        let verdict = self.judge_without_trace(&arrival)?;
+        let mut verdict = self.judge_without_trace(&arrival)?;
         self.check(name, &arrival, &verdict)?;
         if coming.withdrawn {
             return Ok(());
+        }
+        if verdict.action == Action::Resolve {
+            verdict = if coming.shown {
+                self.found(name, &arrival)
+            } else {
+                self.window.asked(&arrival.batch);
+                self.judge_without_trace(&arrival)?
+            };
+            self.check(name, &arrival, &verdict)?;
+            let replayed = matches!(verdict.action, Action::Replay(_));
+            prop_assert_eq!(replayed, coming.shown, "{:?}", verdict);
         }
         match verdict.action {
             Action::Hold => {
@@ -522,13 +557,13 @@ impl World {
                     ..arrival
                 };
                 let verdict = self.window.judge(&impatient, &self.rules);
-                prop_assert_eq!(
-                    verdict.action,
-                    Action::Forward,
-                    "patience ends in forwarding"
+                prop_assert!(
+                    matches!(verdict.action, Action::Forward | Action::Resolve),
+                    "patience ends in forwarding, or in a look at the log"
                 );
             }
             Action::Forward => self.forward(name, &arrival, &verdict),
+            Action::Resolve => prop_assert!(false, "{name:?} is looked for again"),
             Action::Replay(_) => self.window.absorbed(&arrival, &verdict),
             Action::Mirror(code) => {
                 self.window.mirrored(&arrival, &verdict, code);
@@ -538,6 +573,22 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    fn found(&mut self, name: Name, arrival: &Arrival) -> Verdict {
+        let ack = Ack {
+            offset: self.account.end,
+            append_time: -1,
+            log_start: None,
+        };
+        let (verdict, _) = self.window.found(arrival, ack, &self.rules);
+        let flight = Flight {
+            id: AttemptId::default(),
+            name,
+            arrival: *arrival,
+        };
+        self.account.found(&flight, ack, &self.rules, self.now);
+        verdict
     }
 
     /// Judges twice, with others in between: what has expired goes by the
@@ -580,6 +631,10 @@ impl World {
                 );
                 prop_assert!(account.heard, "nothing is known, and nothing is refused");
             }
+            Action::Resolve => prop_assert!(
+                account.doubted.contains(&name),
+                "{name:?} is looked for without a reason"
+            ),
             Action::Forward => {}
         }
         if arrival.acks == Acks::None {
@@ -608,6 +663,11 @@ impl World {
                 classify(0, Some(offset), -1, (start >= 0).then_some(start))
             }
             End::Code(code, base) => classify(code, base, -1, None),
+            End::Found => Outcome::Found(Ack {
+                offset: self.account.end,
+                append_time: -1,
+                log_start: None,
+            }),
             End::Lost => Outcome::Unknown { candidate: None },
             End::Withheld => Outcome::Withheld,
         }
@@ -772,7 +832,7 @@ proptest! {
                     };
                     world.settle_one(&flight, end);
                 }
-                Action::Hold | Action::Mirror(_) => prop_assert!(false, "{:?} with nothing on its way", verdict),
+                Action::Hold | Action::Mirror(_) | Action::Resolve => prop_assert!(false, "{:?} with nothing on its way", verdict),
             }
         }
     }

@@ -381,6 +381,7 @@ impl Session {
             link: self.link,
             now: self.time,
             patient,
+            old: false,
         }
     }
 
@@ -449,7 +450,7 @@ impl Session {
                 continue;
             };
             let done = match verdict.action {
-                Action::Forward | Action::Hold => continue,
+                Action::Forward | Action::Hold | Action::Resolve => continue,
                 Action::Replay(ack) => {
                     self.shared.ledger.absorbed(*key, arrival, verdict);
                     answers.push(part.replayed(ack));

@@ -72,7 +72,12 @@ pub(super) enum State {
     /// All of it left, or will; nothing came back. It is settled by `id`.
     Sent { id: AttemptId },
     /// It may be in the log; the broker named the offset it gave it, if any.
-    Unknown { candidate: Option<i64>, at: Time },
+    /// `asked`: the log was read since, and did not show it.
+    Unknown {
+        candidate: Option<i64>,
+        at: Time,
+        asked: bool,
+    },
     /// It is not in the log. `retriable`: a correct client sends it again,
     /// so what follows it must wait.
     NotWritten {

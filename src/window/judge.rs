@@ -109,7 +109,7 @@ impl Window {
         } else if let (Class::Duplicate, Some(ack)) = (class, self.absorbable(arrival, rules)) {
             Action::Replay(ack)
         } else {
-            self.act(arrival, class, &predecessor)
+            self.act(arrival, class, &predecessor, rules)
         };
         Verdict {
             class,
@@ -118,7 +118,13 @@ impl Window {
         }
     }
 
-    fn act(&self, arrival: &Arrival, class: Class, predecessor: &Predecessor) -> Action {
+    fn act(
+        &self,
+        arrival: &Arrival,
+        class: Class,
+        predecessor: &Predecessor,
+        rules: &Rules,
+    ) -> Action {
         if matches!(
             class,
             Class::SequenceReuse | Class::Overlap | Class::StaleEpoch
@@ -126,9 +132,14 @@ impl Window {
             return Action::Forward;
         }
         match self.order(arrival, predecessor) {
-            Order::Leave => Action::Forward,
             Order::Wait if arrival.patient => Action::Hold,
-            Order::Wait => Action::Forward,
+            Order::Leave | Order::Wait => {
+                if class == Class::DuplicateUnknown && self.worth_reading(arrival, rules) {
+                    Action::Resolve
+                } else {
+                    Action::Forward
+                }
+            }
             Order::Mirror(code) => Action::Mirror(code),
         }
     }

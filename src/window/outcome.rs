@@ -14,6 +14,9 @@ const UNKNOWN_TOPIC_ID: i16 = 100;
 pub enum Outcome {
     /// It is in the log; `None` where the answer does not say at which offset.
     Written(Option<Ack>),
+    /// The broker found its sequence out of order (45), and the log has it
+    /// below the high watermark: an earlier attempt was written.
+    Found(Ack),
     /// It is not in the log, and this error invites the client to send it again.
     Failed(i16),
     /// It is not in the log, and this error does not invite a retry.

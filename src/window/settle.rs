@@ -52,10 +52,18 @@ impl Window {
         let attempt = self.open.take(id);
         match outcome {
             Outcome::Written(ack) => {
-                settled.disagreed = self.written(batch, sender, ack, rules, now);
+                let acked_by = match sender.acks {
+                    Acks::All => AckedBy::ALL,
+                    Acks::Leader | Acks::None => AckedBy::leader(sender.node),
+                };
+                settled.disagreed = self.written(batch, sender.realm, acked_by, ack, rules, now);
                 settled.gap = self.left_behind(batch);
                 let newest = attempt.is_some() && self.epoch == Some(batch.epoch);
                 self.gate = newest.then_some(sender.link);
+            }
+            Outcome::Found(ack) => {
+                settled.disagreed = self.read(batch, sender.realm, ack, rules, now);
+                settled.gap = self.left_behind(batch);
             }
             Outcome::OutOfOrder => {
                 settled.shield = self.shield(batch, attempt.as_ref(), rules);
@@ -83,10 +91,11 @@ impl Window {
 
     /// The cluster has the batch. Returns whether its offset proves that the
     /// log lost batches that were acknowledged before it.
-    fn written(
+    pub(super) fn written(
         &mut self,
         batch: &BatchId,
-        sender: &Sender,
+        realm: Option<Realm>,
+        acked_by: AckedBy,
         ack: Option<Ack>,
         rules: &Rules,
         now: Time,
@@ -108,9 +117,9 @@ impl Window {
                     .retain(|a| a.is_sent() || a.batch.epoch >= batch.epoch);
             }
         }
-        if self.acked.realm != sender.realm {
+        if self.acked.realm != realm {
             self.acked.clear();
-            self.acked.realm = sender.realm;
+            self.acked.realm = realm;
         }
         let Some(ack) = ack else { return false };
         // A log only grows at its end and only shrinks at its start. An answer
@@ -123,10 +132,6 @@ impl Window {
         if truncated {
             self.acked.clear();
         }
-        let acked_by = match sender.acks {
-            Acks::All => AckedBy::ALL,
-            Acks::Leader | Acks::None => AckedBy::leader(sender.node),
-        };
         let fact = Fact {
             first: batch.first,
             count: batch.count,
@@ -228,7 +233,11 @@ impl Window {
     fn unknown(&mut self, attempt: Option<Attempt>, candidate: Option<i64>, now: Time) {
         self.gate = None;
         let Some(attempt) = attempt else { return };
-        let state = |candidate| State::Unknown { candidate, at: now };
+        let state = |candidate| State::Unknown {
+            candidate,
+            at: now,
+            asked: false,
+        };
         if let Some(copy) = self.copy_of(&attempt)
             && !copy.is_sent()
         {

@@ -1,5 +1,7 @@
 //! The rows of SEMANTICS 7.3 and 7.4, one claim each.
 
+mod resolve;
+
 use super::*;
 use crate::ids::ProducerId;
 
@@ -66,6 +68,7 @@ impl World {
             link: link(1),
             now: self.now,
             patient: true,
+            old: false,
         }
     }
 

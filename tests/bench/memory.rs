@@ -177,6 +177,7 @@ fn fill(ledger: &Ledger, producer: ProducerId, partition: i32, scenario: &Scenar
             link,
             now: ledger.time(Instant::now()),
             patient: true,
+            old: false,
         };
         let verdict = ledger.judge(key, &arrival);
         assert_eq!(verdict.action, Action::Forward);

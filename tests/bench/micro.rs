@@ -355,6 +355,7 @@ fn arrival(producer: ProducerId, first: u32, link: Link) -> Arrival {
         link,
         now: Time(0),
         patient: true,
+        old: false,
     }
 }
 

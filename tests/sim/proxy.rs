@@ -392,6 +392,7 @@ impl World {
                 link,
                 now,
                 patient,
+                old: false,
             };
             let mut verdict = proxy.ledger.judge(key, &arrival);
             proxy.spoil(batch, &mut verdict);
@@ -444,7 +445,7 @@ impl World {
         {
             let proxy = self.proxy(conn);
             let (error, offset) = match verdict.action {
-                Action::Forward | Action::Hold => continue,
+                Action::Forward | Action::Hold | Action::Resolve => continue,
                 Action::Replay(ack) => {
                     proxy.counts.absorbed += 1;
                     proxy.ledger.absorbed(*key, arrival, verdict);
