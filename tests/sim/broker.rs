@@ -184,6 +184,15 @@ impl Partition {
         place.is_ok_and(|place| self.log[place].1.same_range(batch))
     }
 
+    /// Where the range of this batch stands from this offset on, as a consumer
+    /// of the leader sees it.
+    pub fn find(&self, batch: &Batch, from: i64) -> Option<i64> {
+        let seen = self.log[..self.replicated].iter().rev();
+        let seen = seen.take_while(|(offset, _)| *offset >= from);
+        let mut same = seen.filter(|(_, b)| b.same_range(batch));
+        same.next().map(|(offset, _)| *offset)
+    }
+
     /// Whether a batch of the topic's first, second … incarnation is in its
     /// log, at this offset if one is given, with these records.
     pub fn holds(&self, topic: u32, batch: &Batch, offset: Option<i64>) -> bool {

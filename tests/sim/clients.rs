@@ -412,10 +412,6 @@ impl World {
                 });
                 lane.next_record += count;
                 lane.made += 1;
-                if client.kind == Kind::Sarama {
-                    lane.epoch = client.epoch;
-                    lane.stamp(lane.items.len() - 1);
-                }
             }
         }
     }

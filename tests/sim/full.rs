@@ -14,6 +14,7 @@ mod faults;
 mod mutants;
 mod oracle;
 mod proxy;
+mod readback;
 mod rng;
 mod suite;
 mod world;

@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 pub enum Between {
     /// Nothing.
     Direct,
-    /// hapax.
+    /// hapax, where it may not read the log.
     Absorb,
+    /// hapax.
+    Resolve,
     /// hapax with `shield45`.
     Shield,
     /// hapax that neither holds nor mirrors.
@@ -30,11 +32,12 @@ pub enum Between {
 
 impl Between {
     /// What a table compares.
-    pub const COMPARED: [Self; 3] = [Self::Direct, Self::Absorb, Self::Shield];
+    pub const COMPARED: [Self; 4] = [Self::Direct, Self::Absorb, Self::Resolve, Self::Shield];
 
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Direct,
         Self::Absorb,
+        Self::Resolve,
         Self::Shield,
         Self::NoGate,
         Self::NoHold,
@@ -43,6 +46,11 @@ impl Between {
         Self::StaleRejects,
         Self::UnsettledAsWritten,
     ];
+
+    /// Whether it may read the log.
+    pub fn reads(self) -> bool {
+        matches!(self, Self::Resolve | Self::Shield)
+    }
 
     /// By its name on the command line.
     pub fn named(name: &str) -> Option<Self> {
@@ -53,8 +61,9 @@ impl Between {
     pub fn name(self) -> &'static str {
         match self {
             Self::Direct => "nothing",
-            Self::Absorb => "hapax",
-            Self::Shield => "hapax, shield45",
+            Self::Absorb => "hapax, no READ",
+            Self::Resolve => "hapax",
+            Self::Shield => "+ shield45",
             Self::NoGate => "mutant: no gate",
             Self::NoHold => "mutant: no hold",
             Self::SentAsAcked => "mutant: sent is acked",

@@ -7,7 +7,7 @@
 
 use super::broker::Batch;
 use super::clients::{Client, Kind, Lane};
-use super::faults::Scenario;
+use super::faults::{Harm, Scenario};
 use super::mutants::Between;
 use super::proxy::Counts;
 use super::world::World;
@@ -24,8 +24,10 @@ pub struct Tally {
     pub reordered: u64,
     /// Acknowledged, and not in the log.
     pub lost: u64,
-    /// Given up by a patient client, and not in the log.
+    /// Given up by a client that is patient, and not in the log.
     pub given_up: u64,
+    /// Given up by sarama, whose retries are few, and not in the log.
+    pub refused: u64,
     /// Clients that died of an error.
     pub died: u64,
     /// Epochs that clients began of their own accord.
@@ -47,6 +49,7 @@ impl AddAssign for Tally {
         self.reordered += other.reordered;
         self.lost += other.lost;
         self.given_up += other.given_up;
+        self.refused += other.refused;
         self.died += other.died;
         self.bumps += other.bumps;
         self.endless += other.endless;
@@ -56,6 +59,10 @@ impl AddAssign for Tally {
         self.counts.mirrored += other.counts.mirrored;
         self.counts.held += other.counts.held;
         self.counts.holds_expired += other.counts.holds_expired;
+        self.counts.asked += other.counts.asked;
+        self.counts.contested += other.counts.contested;
+        self.counts.found += other.counts.found;
+        self.counts.blind += other.counts.blind;
         self.culprit = self.culprit.or(other.culprit);
     }
 }
@@ -70,27 +77,41 @@ impl Tally {
         self.duplicates() + self.reordered + self.lost + self.given_up + self.died
     }
 
-    /// That, with its names, here and without hapax.
-    pub fn harms(&self, direct: &Self) -> [(&'static str, u64, u64); 6] {
+    /// That, by kind.
+    pub fn harms(&self) -> [(Harm, u64); 7] {
         [
-            ("doubled", self.doubled, direct.doubled),
-            ("renumbered", self.renumbered, direct.renumbered),
-            ("reordered", self.reordered, direct.reordered),
-            ("lost", self.lost, direct.lost),
-            ("given up", self.given_up, direct.given_up),
-            ("died", self.died, direct.died),
+            (Harm::Doubled, self.doubled),
+            (Harm::Renumbered, self.renumbered),
+            (Harm::Reordered, self.reordered),
+            (Harm::Lost, self.lost),
+            (Harm::GivenUp, self.given_up),
+            (Harm::Refused, self.refused),
+            (Harm::Died, self.died),
         ]
     }
 
     /// What hapax promised for one run, and did not keep.
-    pub fn broken_promises(&self, scenario: &Scenario, _between: Between) -> Vec<String> {
+    pub fn broken_promises(&self, scenario: &Scenario, between: Between) -> Vec<String> {
+        let mut promised = scenario.cured.to_vec();
+        if between.reads() {
+            promised.extend(scenario.by_reading);
+        }
+        if between == Between::Shield {
+            promised.extend(scenario.by_shield);
+        }
         let mut broken = Vec::new();
         if self.endless > 0 {
             broken.push(format!("{} clients wait for ever", self.endless));
         }
-        for (what, number, _) in self.harms(self) {
-            if number > 0 && scenario.cured.contains(&what) {
-                broken.push(format!("{number} {what}"));
+        for (harm, number) in self.harms() {
+            // What could not be looked up is left to the broker.
+            let unseen = if harm == Harm::Doubled {
+                self.counts.blind
+            } else {
+                0
+            };
+            if number > unseen && promised.contains(&harm) {
+                broken.push(format!("{number} {harm:?}"));
             }
         }
         broken
@@ -118,6 +139,10 @@ pub fn run(seed: u64, scenario: Scenario, between: Between, told: bool) -> Told 
         tally.counts.mirrored += proxy.counts.mirrored;
         tally.counts.held += proxy.counts.held;
         tally.counts.holds_expired += proxy.counts.holds_expired;
+        tally.counts.asked += proxy.counts.asked;
+        tally.counts.contested += proxy.counts.contested;
+        tally.counts.found += proxy.counts.found;
+        tally.counts.blind += proxy.counts.blind;
     }
     let mut findings = std::mem::take(&mut world.wrongs);
     for (who, client) in world.clients.iter().enumerate() {
@@ -191,11 +216,13 @@ fn tell_lane(
             findings.push(format!("{} is not at {:?}", told.batch, told.offset));
         }
     }
-    let patient = !matches!(client.kind, Kind::Hasty) && !client.dead;
-    let given_up = lane.given_up.iter().filter(|_| patient);
-    tally.given_up += given_up
-        .map(|batch| u64::from(batch.count) - in_log(batch) as u64)
-        .sum::<u64>();
+    let missing = |batch: &Batch| u64::from(batch.count) - in_log(batch) as u64;
+    let given_up = lane.given_up.iter().map(missing).sum::<u64>();
+    match client.kind {
+        Kind::Hasty => {}
+        Kind::Sarama => tally.refused += given_up,
+        Kind::Java | Kind::Librdkafka | Kind::Franz => tally.given_up += given_up,
+    }
 }
 
 impl World {
@@ -217,24 +244,27 @@ impl World {
 /// One row of a table.
 pub fn row(name: &str, between: &str, t: &Tally) -> String {
     format!(
-        "| {name:<26} | {between:<11} | {:>7} | {:>7} | {:>7} | {:>5} | {:>7} | {:>5} | {:>6} | {:>7} | {:>7} | {:>6} | {:>5} |",
+        "| {name:<26} | {between:<14} | {:>7} | {:>7} | {:>7} | {:>5} | {:>7} | {:>7} | {:>5} | {:>6} | {:>7} | {:>7} | {:>6} | {:>5} | {:>5} | {:>5} |",
         t.doubled,
         t.renumbered,
         t.reordered,
         t.lost,
         t.given_up,
+        t.refused,
         t.died,
         t.bumps,
         t.counts.absorbed,
         t.counts.mirrored,
         t.counts.held,
         t.counts.holds_expired,
+        t.counts.asked + t.counts.contested,
+        t.counts.found,
     )
 }
 
 pub fn header() -> String {
     let titles = format!(
-        "| {:<26} | {:<11} | {:>7} | {:>7} | {:>7} | {:>5} | {:>7} | {:>5} | {:>6} | {:>7} | {:>7} | {:>6} | {:>5} |",
+        "| {:<26} | {:<14} | {:>7} | {:>7} | {:>7} | {:>5} | {:>7} | {:>7} | {:>5} | {:>6} | {:>7} | {:>7} | {:>6} | {:>5} | {:>5} | {:>5} |",
         "scenario",
         "through",
         "doubled",
@@ -242,13 +272,16 @@ pub fn header() -> String {
         "reord.",
         "lost",
         "givenup",
+        "refused",
         "died",
         "bumps",
         "absorb",
         "mirror",
         "held",
-        "late"
+        "late",
+        "read",
+        "found"
     );
-    let line = "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|";
+    let line = "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|";
     format!("{titles}\n{line}")
 }

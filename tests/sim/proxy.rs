@@ -1,9 +1,10 @@
 //! hapax, as far as the order of things goes: the real ledger behind a driver
 //! that follows `session/produce.rs` and `session.rs` step by step.
 
-use super::broker::{Batch, UNKNOWN_TOPIC_ID};
+use super::broker::{Batch, OUT_OF_ORDER, UNKNOWN_TOPIC_ID};
 use super::faults::Fate;
 use super::mutants::{Between, Spoiled};
+use super::readback::{Readings, Wanted, ack};
 use super::rng::hash;
 use super::world::{Answer, Event, Request, Response, TO_BROKER, TO_CLIENT, World};
 use hapax::ids::{BatchId, Epoch, NodeId, ProducerId, Sequence, TopicId, TopicKey};
@@ -41,6 +42,13 @@ pub struct Counts {
     pub mirrored: u64,
     pub held: u64,
     pub holds_expired: u64,
+    /// Times that the log was read for a retry, and for a 45, and batches
+    /// that it had.
+    pub asked: u64,
+    pub contested: u64,
+    pub found: u64,
+    /// Records that were forwarded because the log could not be read for them.
+    pub blind: u64,
 }
 
 /// One instance of hapax: what all its sessions share.
@@ -92,6 +100,10 @@ impl Proxy {
         Session::new(self.ledger.link(), Waker::from(Arc::new(knock)))
     }
 
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     pub fn woken(&self) -> Option<usize> {
         self.woken.lock().unwrap().pop_front()
     }
@@ -137,6 +149,7 @@ pub struct Session {
     /// It was written to although nobody is there.
     client_silent: bool,
     orphan: Option<u64>,
+    pub readings: Readings,
     ended: bool,
 }
 
@@ -153,6 +166,7 @@ impl Session {
             client_eof: false,
             client_silent: false,
             orphan: None,
+            readings: Readings::default(),
             ended: false,
         }
     }
@@ -180,6 +194,7 @@ impl Session {
         self.pipeline.clear();
         self.tickets.clear();
         self.held = None;
+        self.readings = Readings::default();
     }
 }
 
@@ -201,7 +216,7 @@ impl World {
         Time(u32::try_from(self.now / 1000).unwrap())
     }
 
-    fn proxy(&mut self, conn: usize) -> &mut Proxy {
+    pub fn proxy(&mut self, conn: usize) -> &mut Proxy {
         &mut self.proxies[self.conns[conn].instance]
     }
 
@@ -234,7 +249,7 @@ impl World {
         self.take_requests(conn);
     }
 
-    fn take_requests(&mut self, conn: usize) {
+    pub fn take_requests(&mut self, conn: usize) {
         while let Some(request) = self.conns[conn].session.inbox.pop_front() {
             if !self.produce(conn, &request) {
                 self.conns[conn].session.inbox.push_front(request);
@@ -247,6 +262,9 @@ impl World {
 
     /// `Session::produce_walked`.
     fn produce(&mut self, conn: usize, request: &Request) -> bool {
+        if self.conns[conn].session.readings.request.is_some() {
+            return false;
+        }
         let several = request.parts.len() > 1;
         let mut seen = request.parts.len();
         if several && request.large && self.calm(conn, &request.parts[0]) {
@@ -267,6 +285,10 @@ impl World {
                 None => return false,
             }
         }
+        if parts.iter().any(|p| p.verdict.action == Action::Resolve) {
+            return self.look_up(conn, request, &parts);
+        }
+        self.conns[conn].session.readings.verdicts.clear();
         let streams = parts.len() < request.parts.len();
         if parts.iter().all(Judged::acts) {
             // A frame that is dropped is answered once the last of it came.
@@ -300,6 +322,30 @@ impl World {
             self.send(conn, TO_BROKER, Event::ToBroker(conn, rebuilt));
         }
         true
+    }
+
+    /// Reads the log for the batches that are to be looked for. Returns
+    /// whether the request is dealt with.
+    fn look_up(&mut self, conn: usize, request: &Request, parts: &[Judged]) -> bool {
+        let mut wanted = Vec::new();
+        for part in parts.iter().filter(|p| p.verdict.action == Action::Resolve) {
+            let ledger = &self.proxy(conn).ledger;
+            match ledger.whereabouts(part.key, &part.arrival.batch) {
+                Some(from) => {
+                    wanted.push(Wanted::new(part.batch, part.key, Some(part.arrival), from));
+                }
+                None => {
+                    ledger.asked(part.key, &part.arrival.batch);
+                    self.proxy(conn).counts.blind += u64::from(part.batch.count);
+                }
+            }
+        }
+        if wanted.is_empty() {
+            return self.produce(conn, request);
+        }
+        self.conns[conn].session.readings.request = Some(wanted);
+        self.begin_read(conn, true, |counts| counts.asked += 1);
+        false
     }
 
     fn owe(
@@ -375,6 +421,8 @@ impl World {
         let now = self.time();
         let link = self.conns[conn].session.link;
         let node = NodeId::from_wire(i32::try_from(self.conns[conn].broker).unwrap());
+        // Records older than the expiry, and a log that may be read.
+        let old = self.scenario.expiries > 0 && self.between.reads();
         let mut parts = Vec::new();
         for batch in batches {
             let proxy = self.proxy(conn);
@@ -392,10 +440,14 @@ impl World {
                 link,
                 now,
                 patient,
-                old: false,
+                old,
             };
             let mut verdict = proxy.ledger.judge(key, &arrival);
             proxy.spoil(batch, &mut verdict);
+            let found = &self.conns[conn].session.readings.verdicts;
+            if let Some((_, found)) = found.iter().find(|(place, _)| *place == batch.partition) {
+                verdict = *found;
+            }
             self.trace(|| {
                 let Verdict { class, action, .. } = verdict;
                 format!("hapax on {conn} of {batch}: {class:?}, {action:?}")
@@ -468,12 +520,50 @@ impl World {
         answers
     }
 
-    /// `Session::produce_reply`.
-    pub fn response_came(&mut self, conn: usize, mut response: Response) {
+    /// A response has come: it may have to wait for the log.
+    pub fn response_came(&mut self, conn: usize, response: Response) {
         let session = &mut self.conns[conn].session;
         if session.ended {
             return;
         }
+        if session.readings.response.is_some() {
+            session.readings.responses.push_back(response);
+            return;
+        }
+        let contested = self.contested(conn, &response);
+        if contested.is_empty() {
+            self.deal_with(conn, response, &[]);
+            return;
+        }
+        self.conns[conn].session.readings.response = Some((response, contested));
+        self.begin_read(conn, false, |counts| counts.contested += 1);
+    }
+
+    /// The batches of which a 45 is not believed before the log was read.
+    fn contested(&self, conn: usize, response: &Response) -> Vec<Wanted> {
+        let session = &self.conns[conn].session;
+        let (Some(owed), true) = (session.pipeline.front(), self.between.reads()) else {
+            return Vec::new();
+        };
+        let refused = |sent: &&Sent| {
+            let mut answers = response.answers.iter();
+            answers.any(|a| a.partition == sent.batch.partition && a.error == OUT_OF_ORDER)
+        };
+        let ledger = &self.proxies[self.conns[conn].instance].ledger;
+        let refused = session.tickets.iter().take(owed.tickets).filter(refused);
+        refused
+            .filter(|sent| ledger.contested(&sent.ticket))
+            .filter_map(|sent| {
+                let ticket = &sent.ticket;
+                let from = ledger.whereabouts(ticket.key, &ticket.batch)?;
+                Some(Wanted::new(sent.batch, ticket.key, None, from))
+            })
+            .collect()
+    }
+
+    /// `Session::produce_reply`; `found` is what the log has at which offset.
+    pub fn deal_with(&mut self, conn: usize, mut response: Response, found: &[(usize, i64)]) {
+        let session = &mut self.conns[conn].session;
         let Some(owed) = session.pipeline.pop_front() else {
             self.wrong(format!("{response} was not asked for"));
             return;
@@ -483,7 +573,9 @@ impl World {
             self.wrong(format!("{response} answers {}", owed.request));
         }
         for answer in &mut response.answers {
-            self.settle(conn, &due, answer);
+            let at = found.iter().find(|(place, _)| *place == answer.partition);
+            let at = at.map(|(_, offset)| *offset);
+            self.settle(conn, owed.request.topic, &due, answer, at);
         }
         let answers = [owed.answers, response.answers].concat();
         self.conns[conn].stalled_near |= response.fate == Fate::StallNear;
@@ -501,13 +593,23 @@ impl World {
         }
     }
 
-    fn settle(&mut self, conn: usize, due: &[Sent], answer: &mut Answer) {
+    fn settle(
+        &mut self,
+        conn: usize,
+        topic: u32,
+        due: &[Sent],
+        answer: &mut Answer,
+        found: Option<i64>,
+    ) {
         let now = self.time();
         let Some(sent) = due.iter().find(|s| s.batch.partition == answer.partition) else {
             return;
         };
         let offset = (answer.offset >= 0).then_some(answer.offset);
-        let outcome = classify(answer.error, offset, -1, Some(0));
+        let outcome = match found {
+            Some(offset) => Outcome::Found(ack(offset)),
+            None => classify(answer.error, offset, -1, Some(0)),
+        };
         let proxy = self.proxy(conn);
         let settled = proxy.ledger.settle(&sent.ticket, outcome, now);
         match answer.error {
@@ -521,6 +623,12 @@ impl World {
         if let Some(code) = settled.shield {
             answer.error = code;
             answer.by_hapax = true;
+        }
+        if let Some(offset) = found {
+            answer.error = 0;
+            answer.offset = offset;
+            answer.by_hapax = true;
+            self.hold_to_log(topic, &sent.batch, offset);
         }
     }
 
@@ -575,7 +683,7 @@ impl World {
     /// All that a client sent before its FIN is forwarded and answered.
     fn half_close(&mut self, conn: usize) {
         let session = &self.conns[conn].session;
-        let done = session.client_eof && session.held.is_none() && session.pipeline.is_empty();
+        let done = session.client_eof && session.inbox.is_empty() && session.pipeline.is_empty();
         if done && !session.ended && session.orphan.is_none() {
             self.end_session(conn);
         }
@@ -589,6 +697,7 @@ impl World {
         }
         session.inbox.clear();
         session.held = None;
+        session.readings.request = None;
         session.orphan = Some(self.now + ORPHAN_PATIENCE);
         self.at(ORPHAN_PATIENCE, Event::Look(conn));
         self.withhold(conn);
@@ -618,7 +727,10 @@ impl World {
     }
 
     pub fn upstream_gone(&mut self, conn: usize) {
-        if !self.conns[conn].session.ended {
+        let session = &mut self.conns[conn].session;
+        if session.readings.response.is_some() {
+            session.readings.upstream_gone = true;
+        } else if !session.ended {
             self.end_session(conn);
         }
     }

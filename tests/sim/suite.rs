@@ -37,6 +37,9 @@ impl Failure {
 pub fn check(seed: u64, scenario: Scenario, between: Between) -> Result<Tally, Failure> {
     let told = run(seed, scenario, between, false);
     let mut why = told.findings;
+    if told.tally.written == 0 {
+        why.push("nothing was written".to_owned());
+    }
     if between != Between::Direct {
         why.extend(told.tally.broken_promises(&scenario, between));
     }
@@ -135,7 +138,8 @@ pub fn worse_than_direct(totals: &[Total]) -> Vec<String> {
             if total.scenario.name != scenario.name || total.between == Between::Direct {
                 continue;
             }
-            for (what, with, without) in total.tally.harms(&direct) {
+            let pairs = total.tally.harms().into_iter().zip(direct.harms());
+            for ((what, with), (_, without)) in pairs {
                 // Both are sums of rare events that strike at other moments in
                 // each run: three deviations of their difference.
                 let (a, b) = (with as f64, without as f64);
@@ -143,7 +147,7 @@ pub fn worse_than_direct(totals: &[Total]) -> Vec<String> {
                     let name = scenario.name;
                     let between = total.between.name();
                     worse.push(format!(
-                        "{name}, {between}: {with} {what}, {without} direct"
+                        "{name}, {between}: {with} {what:?}, {without} direct"
                     ));
                 }
             }
@@ -151,3 +155,52 @@ pub fn worse_than_direct(totals: &[Total]) -> Vec<String> {
     }
     worse
 }
+
+/// Seeds that once came to something, and what that was.
+pub const REGRESSIONS: [(&str, u64, &str); 9] = [
+    (
+        "errors 7, 19, 20",
+        199,
+        "a 45 that followed from a 19 made librdkafka number another partition anew",
+    ),
+    (
+        "leaders that move",
+        972,
+        "the same with a leader that was not ready",
+    ),
+    (
+        "old timestamps, expiry",
+        4,
+        "the first batch of a window has nothing before it to read from",
+    ),
+    (
+        "old timestamps, expiry",
+        8,
+        "the log was not read in time, and the broker had forgotten",
+    ),
+    (
+        "abandoned batches",
+        751,
+        "holds of one connection add up to more than a short request timeout",
+    ),
+    (
+        "everything",
+        5,
+        "hapax was killed with an unknown outcome, and the broker had forgotten",
+    ),
+    (
+        "everything",
+        11,
+        "a client that died of a 45 while brokers, leaders and hapax changed",
+    ),
+    (
+        "clean broker restarts",
+        28,
+        "mirrored errors used up the retries of a client that has few",
+    ),
+    (
+        "hapax killed, three of it",
+        1616,
+        "the same while hapax was killed",
+    ),
+];

@@ -134,6 +134,9 @@ pub enum Event {
     /// The client learns that its connection is gone.
     Closed(usize),
     Look(usize),
+    /// The log is read for a session's request, or for its response.
+    Read(usize, bool),
+    ReadDone(usize, bool),
     Replicate(usize),
     Fault(Fault),
 }
@@ -390,9 +393,15 @@ impl World {
                 }
             }
             Event::Look(conn) => self.look(conn),
+            Event::Read(conn, for_request) => self.read(conn, for_request),
+            Event::ReadDone(conn, for_request) => self.read_done(conn, for_request),
             Event::Replicate(partition) => self.partitions[partition].replicate(),
             Event::Fault(fault) => self.fault(fault),
         }
+    }
+
+    pub fn is_down(&self, broker: usize) -> bool {
+        self.down[broker]
     }
 
     fn direct(&self) -> bool {
@@ -535,7 +544,7 @@ impl World {
         }
         match request.fate {
             Fate::Error(NOT_ENOUGH_REPLICAS) => return none(NOT_ENOUGH_REPLICAS),
-            Fate::Error(TOO_LARGE) if batch.count > 1 => return none(TOO_LARGE),
+            _ if self.scenario.too_large(self.seed, batch) => return none(TOO_LARGE),
             _ if alone && broker == partition.leader => return none(NOT_ENOUGH_REPLICAS),
             _ => {}
         }

@@ -32,7 +32,7 @@ pub(super) fn retried(client: &mut Client, lane: usize, at: usize) {
 }
 
 /// The application is told of an error, and all sequences begin anew. What
-/// has a sequence already keeps it.
+/// was sent keeps its place: a batch is numbered as it leaves.
 fn fail(client: &mut Client, lane: usize, at: usize) {
     client.lanes[lane].give_up(at);
     let epoch = client.new_epoch();
