@@ -559,11 +559,7 @@ impl World {
                 lane.learn_at = lane.learn_at.min(now + wait);
             }
         }
-        // Where retries are limited, each of them can be the one too many.
-        let by_hapax = match client.kind {
-            Kind::Sarama => answer.error != OUT_OF_ORDER && lane.items[at].retries_undue > 0,
-            _ => answer.by_hapax,
-        };
+        let undue = lane.items[at].retries_undue > 0;
         let before = (client.bumps, client.dead);
         let answered = Answered {
             lane: lane_at,
@@ -576,8 +572,16 @@ impl World {
             Kind::Franz => franz::answered(client, answered),
             Kind::Sarama => sarama::answered(client, answered),
         }
-        let changed = before != (client.bumps, client.dead);
-        (changed && by_hapax).then(|| format!("client {who} was moved by {answer:?}"))
+        if before == (client.bumps, client.dead) {
+            return None;
+        }
+        // Where retries are few, each of them can be the one too many.
+        if client.kind == Kind::Sarama {
+            self.misled += u64::from(undue && answer.error != OUT_OF_ORDER);
+            return None;
+        }
+        let what = || format!("client {who} was moved by {answer:?}");
+        answer.by_hapax.then(what)
     }
 }
 

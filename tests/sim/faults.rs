@@ -181,7 +181,8 @@ const MIN_ISR: Scenario = Scenario {
     broker_kills: 3,
     min_isr: true,
     cured: &[Doubled, Reordered, Lost],
-    by_reading: &[Renumbered, GivenUp, Died],
+    by_reading: &[GivenUp, Died],
+    by_shield: &[Renumbered],
     ..NONE
 };
 pub const EXPIRY: Scenario = Scenario {
@@ -341,6 +342,8 @@ pub enum Fault {
         down: u64,
     },
     HapaxStarted(usize),
+    /// Each hapax writes down what it knows.
+    Snapshot,
     KillClient(usize),
 }
 
@@ -412,6 +415,9 @@ impl Scenario {
             instance: rng.below(self.instances as u64),
             down: rng.between(1, 400),
         });
+        if self.hapax_kills > 0 || self.kill == Some(Part::Hapax) {
+            some(12, &|_| Fault::Snapshot);
+        }
         if self.broker_kills > 0 {
             some(2 * partitions, &|rng| Fault::Roll(partition(rng)));
         }

@@ -48,18 +48,19 @@ fn asked() -> Result<Asked, String> {
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("{word} wants a value"));
+        let mut value = || words.next().ok_or_else(|| format!("{word} wants a value"));
         let number = |value: String| value.parse().map_err(|_| format!("{value} is no number"));
         match word.as_str() {
             "--seeds" => asked.seeds = number(value()?)?,
             "--scenario" => {
                 let name = value()?;
-                let known = scenario(&name).ok_or(format!("no scenario \"{name}\""))?;
+                let known = scenario(&name).ok_or_else(|| format!("no scenario \"{name}\""))?;
                 asked.scenarios = vec![known];
             }
             "--through" => {
                 let name = value()?;
-                let known = Between::named(&name).ok_or(format!("nothing is called {name}"))?;
+                let known =
+                    Between::named(&name).ok_or_else(|| format!("nothing is called {name}"))?;
                 asked.betweens = vec![known];
             }
             "--tell" => asked.tell = Some(number(value()?)?),

@@ -9,7 +9,9 @@ use super::rng::hash;
 use super::world::{Answer, Event, Request, Response, TO_BROKER, TO_CLIENT, World};
 use hapax::ids::{BatchId, Epoch, NodeId, ProducerId, Sequence, TopicId, TopicKey};
 use hapax::ledger::{Identity, Ledger, Link, Realm, Ticket, TopicName, WindowKey};
-use hapax::window::{Acks, Action, Arrival, Mode, Outcome, Rules, Time, Verdict, classify};
+use hapax::window::{
+    Acks, Action, Arrival, Kept, KeptFact, Mode, Outcome, Rules, Time, Verdict, classify,
+};
 use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
@@ -49,6 +51,8 @@ pub struct Counts {
     pub found: u64,
     /// Records that were forwarded because the log could not be read for them.
     pub blind: u64,
+    /// Facts that a restart kept.
+    pub restored: u64,
 }
 
 /// One instance of hapax: what all its sessions share.
@@ -59,6 +63,19 @@ pub struct Proxy {
     woken: Woken,
     pub spoiled: Spoiled,
     pub counts: Counts,
+    /// What is on its disk: the oldest snapshot, and the newest.
+    snapshots: [Snapshot; 2],
+}
+
+/// Facts by the incarnation of their topic.
+type Snapshot = Vec<(u32, WindowKey, Kept, Vec<KeptFact>)>;
+
+/// What a hapax that was killed starts with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    Empty,
+    Oldest,
+    Newest,
 }
 
 fn new_ledger(between: Between) -> Ledger {
@@ -82,14 +99,47 @@ impl Proxy {
             woken: Woken::default(),
             spoiled: Spoiled::default(),
             counts: Counts::default(),
+            snapshots: Default::default(),
         }
     }
 
-    /// Its process is killed, and knows nothing when it starts again.
-    pub fn restart(&mut self) {
+    /// Its process is killed, and starts again.
+    pub fn restart(&mut self, start: Start, now: Time) {
         let old = std::mem::replace(self, Self::new(self.between));
         self.counts = old.counts;
         self.spoiled = old.spoiled.restart();
+        self.snapshots = old.snapshots;
+        let from = match start {
+            Start::Empty => return,
+            Start::Oldest => &self.snapshots[0],
+            Start::Newest => &self.snapshots[1],
+        };
+        let realm = self.realm.expect("everybody is somebody");
+        for (topic, key, kept, facts) in from {
+            let key = WindowKey {
+                topic: self.topic(*topic),
+                ..*key
+            };
+            let kept = Kept { realm, ..*kept };
+            self.counts.restored += self.ledger.restore(key, &kept, facts, now) as u64;
+        }
+    }
+
+    /// Writes down what it knows.
+    pub fn snapshot(&mut self, now: Time) {
+        let mut snapshot = Snapshot::new();
+        for key in self.ledger.keys() {
+            let mut facts = Vec::new();
+            let kept = self.ledger.kept(&key, now, &mut facts);
+            let id = self.ledger.topics.get(key.topic).id;
+            if let (Some(kept), Some(id)) = (kept, id) {
+                snapshot.push((incarnation(id), key, kept, facts));
+            }
+        }
+        if self.snapshots[0].is_empty() {
+            self.snapshots[0].clone_from(&snapshot);
+        }
+        self.snapshots[1] = snapshot;
     }
 
     pub fn session(&self, number: usize) -> Session {
@@ -115,6 +165,11 @@ impl Proxy {
         let id = TopicId::from_wire(id).unwrap();
         self.ledger.topics.key(TopicName::Id(id)).unwrap()
     }
+}
+
+fn incarnation(id: TopicId) -> u32 {
+    let [a, b, c, d, ..] = id.to_wire();
+    u32::from_be_bytes([a, b, c, d])
 }
 
 /// What is owed to the client for one request.
@@ -212,7 +267,7 @@ impl Judged {
 }
 
 impl World {
-    fn time(&self) -> Time {
+    pub fn time(&self) -> Time {
         Time(u32::try_from(self.now / 1000).unwrap())
     }
 

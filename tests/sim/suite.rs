@@ -34,10 +34,11 @@ impl Failure {
 }
 
 /// Runs one seed and says what must not have been.
-pub fn check(seed: u64, scenario: Scenario, between: Between) -> Result<Tally, Failure> {
+pub fn check(seed: u64, scenario: Scenario, between: Between) -> Result<Tally, Box<Failure>> {
     let told = run(seed, scenario, between, false);
     let mut why = told.findings;
-    if told.tally.written == 0 {
+    // A topic can be deleted after the last batch.
+    if told.tally.written == 0 && scenario.recreations == 0 {
         why.push("nothing was written".to_owned());
     }
     if between != Between::Direct {
@@ -46,12 +47,12 @@ pub fn check(seed: u64, scenario: Scenario, between: Between) -> Result<Tally, F
     if why.is_empty() {
         return Ok(told.tally);
     }
-    Err(Failure {
+    Err(Box::new(Failure {
         scenario,
         between,
         seed,
         why,
-    })
+    }))
 }
 
 /// What all seeds of one scenario came to.
@@ -110,7 +111,7 @@ fn many(scenario: Scenario, between: Between, seeds: u64) -> (Tally, Vec<Failure
                         Ok(tally) => own += tally,
                         Err(failure) => {
                             let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
-                            total.1.push(failure);
+                            total.1.push(*failure);
                             let many = total.1.len() >= FAILURES_MAX;
                             enough.store(many, Ordering::Relaxed);
                         }
@@ -157,7 +158,7 @@ pub fn worse_than_direct(totals: &[Total]) -> Vec<String> {
 }
 
 /// Seeds that once came to something, and what that was.
-pub const REGRESSIONS: [(&str, u64, &str); 9] = [
+pub const REGRESSIONS: [(&str, u64, &str); 7] = [
     (
         "errors 7, 19, 20",
         199,
@@ -192,15 +193,5 @@ pub const REGRESSIONS: [(&str, u64, &str); 9] = [
         "everything",
         11,
         "a client that died of a 45 while brokers, leaders and hapax changed",
-    ),
-    (
-        "clean broker restarts",
-        28,
-        "mirrored errors used up the retries of a client that has few",
-    ),
-    (
-        "hapax killed, three of it",
-        1616,
-        "the same while hapax was killed",
     ),
 ];

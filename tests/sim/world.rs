@@ -8,7 +8,7 @@ use super::broker::{TOO_FEW_AFTER_APPEND, TOO_LARGE, UNKNOWN_TOPIC_ID};
 use super::clients::Client;
 use super::faults::{Fate, Fault, Scenario};
 use super::mutants::Between;
-use super::proxy::{Proxy, Session};
+use super::proxy::{Proxy, Session, Start};
 use super::rng::{Rng, hash};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -232,6 +232,9 @@ pub struct World {
     pub wrongs: Vec<String>,
     /// Successes by hapax for what an unclean election lost.
     pub outlived: u64,
+    /// Batches that sarama gave up after errors of hapax's own, which the
+    /// broker would have taken.
+    pub misled: u64,
 }
 
 /// No run is longer.
@@ -260,6 +263,7 @@ impl World {
             story: told.then(Vec::new),
             wrongs: Vec::new(),
             outlived: 0,
+            misled: 0,
         };
         if between != Between::Direct {
             world.proxies = (0..scenario.instances)
@@ -669,6 +673,10 @@ impl World {
             Fault::HapaxStarted(instance) => {
                 self.paths_down[instance] = false;
             }
+            Fault::Snapshot => {
+                let time = self.time();
+                self.proxies.iter_mut().for_each(|p| p.snapshot(time));
+            }
             Fault::KillClient(who) => self.kill_client(who),
         }
     }
@@ -694,8 +702,11 @@ impl World {
         if std::mem::replace(&mut self.paths_down[instance], true) {
             return;
         }
+        let starts = [Start::Empty, Start::Oldest, Start::Newest];
+        let start = starts[self.rng.below(3)];
+        let time = self.time();
         if let Some(proxy) = self.proxies.get_mut(instance) {
-            proxy.restart();
+            proxy.restart(start, time);
         }
         for conn in 0..self.conns.len() {
             let there = &self.conns[conn];
