@@ -199,13 +199,16 @@ pub const UNCLEAN: Scenario = Scenario {
     lost: 60,
     unclean: 4,
     // A broker that lost what it acknowledged is right to say 45.
-    cured: &[Doubled, Reordered, Lost],
+    cured: &[Doubled, Lost],
     ..NONE
 };
 pub const RECREATED: Scenario = Scenario {
     name: "topic re-created",
     lost: 60,
     recreations: 3,
+    // The new topic is another log, whose first batch nothing of the old one
+    // holds back (KAFKA-15591).
+    cured: &[Doubled],
     ..NONE
 };
 const HASTY: Scenario = Scenario {

@@ -158,7 +158,17 @@ pub fn worse_than_direct(totals: &[Total]) -> Vec<String> {
 }
 
 /// Seeds that once came to something, and what that was.
-pub const REGRESSIONS: [(&str, u64, &str); 7] = [
+pub const REGRESSIONS: [(&str, u64, &str); 9] = [
+    (
+        "unclean elections",
+        2477,
+        "a log that lost acknowledged batches took later ones first",
+    ),
+    (
+        "topic re-created",
+        4473,
+        "librdkafka inferred a success from the first batch of a new topic",
+    ),
     (
         "errors 7, 19, 20",
         199,
