@@ -6,9 +6,12 @@ use std::collections::{BTreeMap, VecDeque};
 const REMEMBERED: usize = 5;
 
 pub const NOT_LEADER: i16 = 6;
+pub const TOO_LARGE: i16 = 10;
 pub const NOT_ENOUGH_REPLICAS: i16 = 19;
+pub const TOO_FEW_AFTER_APPEND: i16 = 20;
 pub const OUT_OF_ORDER: i16 = 45;
 pub const STALE_EPOCH: i16 = 47;
+pub const UNKNOWN_TOPIC_ID: i16 = 100;
 
 /// A batch; what a client sends of its own records, under one stamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,9 +19,9 @@ pub struct Batch {
     /// The client that made it; its producer id.
     pub client: usize,
     pub partition: usize,
-    /// Which of the client's batches on this partition it is: what the
-    /// sequence stands for, and outlives every epoch.
-    pub number: u32,
+    /// Which of the client's records on this partition it begins with: what
+    /// its sequence stands for, and what outlives every epoch.
+    pub from: u32,
     pub count: u32,
     pub epoch: i16,
     pub first: i32,
@@ -27,6 +30,16 @@ pub struct Batch {
 impl Batch {
     fn last(&self) -> i32 {
         advance(self.first, self.count - 1)
+    }
+
+    /// The client's records in it.
+    pub fn records(&self) -> std::ops::Range<u32> {
+        self.from..self.from + self.count
+    }
+
+    fn same_range(&self, other: &Self) -> bool {
+        self.client == other.client
+            && (self.epoch, self.first, self.count) == (other.epoch, other.first, other.count)
     }
 }
 
@@ -42,16 +55,101 @@ struct Memory {
     batches: VecDeque<(i32, i32, i64)>,
 }
 
+enum Judgement {
+    Next,
+    Copy(i64),
+    Refused(i16),
+}
+
+impl Memory {
+    fn judge(&self, batch: &Batch) -> Judgement {
+        let same = self.epoch == batch.epoch;
+        let range = (batch.first, batch.last());
+        let copy = self.batches.iter().find(|b| (b.0, b.1) == range);
+        if let Some(copy) = copy.filter(|_| same) {
+            return Judgement::Copy(copy.2);
+        }
+        if batch.epoch < self.epoch {
+            return Judgement::Refused(STALE_EPOCH);
+        }
+        let next = self.batches.back().map(|b| advance(b.1, 1));
+        if (same && next != Some(batch.first)) || (!same && batch.first != 0) {
+            return Judgement::Refused(OUT_OF_ORDER);
+        }
+        Judgement::Next
+    }
+}
+
+/// What one replica remembers of all producers.
+#[derive(Clone, Default, Debug)]
+struct Memories(BTreeMap<usize, Memory>);
+
+impl Memories {
+    fn note(&mut self, batch: &Batch, offset: i64) {
+        let of = self.0.entry(batch.client).or_insert_with(|| Memory {
+            epoch: batch.epoch,
+            batches: VecDeque::new(),
+        });
+        if of.epoch != batch.epoch {
+            of.epoch = batch.epoch;
+            of.batches.clear();
+        }
+        of.batches.push_back((batch.first, batch.last(), offset));
+        if of.batches.len() > REMEMBERED {
+            of.batches.pop_front();
+        }
+    }
+
+    /// A snapshot keeps the last batch of each producer.
+    fn snapshot(&self) -> Self {
+        let mut kept = self.clone();
+        for memory in kept.0.values_mut() {
+            let newest = memory.batches.pop_back();
+            memory.batches = newest.into_iter().collect();
+        }
+        kept
+    }
+}
+
+/// One replica: what it remembers, and what it wrote down of that.
+#[derive(Default)]
+struct Replica {
+    memories: Memories,
+    /// The snapshot, and how many entries of the log it is about.
+    written: (usize, Memories),
+}
+
+impl Replica {
+    /// Reads the snapshot and, after it, the log.
+    fn recover(&mut self, log: &[(i64, Batch)]) {
+        let (upto, snapshot) = &self.written;
+        let (upto, mut memories) = if *upto <= log.len() {
+            (*upto, snapshot.clone())
+        } else {
+            (0, Memories::default())
+        };
+        for (offset, batch) in &log[upto..] {
+            memories.note(batch, *offset);
+        }
+        self.memories = memories;
+    }
+}
+
 #[derive(Default)]
 pub struct Partition {
     pub leader: usize,
     /// Until then its leader does not know that it is one.
     pub leads_from: u64,
     pub log: Vec<(i64, Batch)>,
+    /// What was acknowledged, and then lost by an unclean election.
+    burnt: Vec<(i64, Batch)>,
+    /// What was in the log when the topic was deleted, once for each time.
+    deleted: Vec<Vec<(i64, Batch)>>,
     end: i64,
-    /// Entries that both replicas have; nothing takes them back.
-    replicated: usize,
-    memory: [BTreeMap<usize, Memory>; 2],
+    /// Entries that both replicas have: what a consumer sees, and what no
+    /// clean election takes back.
+    pub replicated: usize,
+    replicas: [Replica; 2],
 }
 
 impl Partition {
@@ -60,71 +158,148 @@ impl Partition {
         if broker != self.leader || now < self.leads_from {
             return (NOT_LEADER, -1);
         }
-        if let Some(known) = self.memory[broker].get(&batch.client) {
-            let same = known.epoch == batch.epoch;
-            let range = (batch.first, batch.last());
-            let copy = known.batches.iter().find(|b| (b.0, b.1) == range);
-            if let Some(copy) = copy.filter(|_| same) {
-                return (0, copy.2);
-            }
-            if batch.epoch < known.epoch {
-                return (STALE_EPOCH, -1);
-            }
-            let next = known.batches.back().map(|b| advance(b.1, 1));
-            if (same && next != Some(batch.first)) || (!same && batch.first != 0) {
-                return (OUT_OF_ORDER, -1);
+        if let Some(known) = self.replicas[broker].memories.0.get(&batch.client) {
+            match known.judge(batch) {
+                Judgement::Next => {}
+                Judgement::Copy(offset) => return (0, offset),
+                Judgement::Refused(error) => return (error, -1),
             }
         }
         let offset = self.end;
         self.log.push((offset, *batch));
         self.end += i64::from(batch.count);
-        remember(&mut self.memory[broker], batch, offset);
+        self.replicas[broker].memories.note(batch, offset);
         (0, offset)
+    }
+
+    /// Whether the leader, if it knows the producer, takes this batch now.
+    pub fn would_take(&self, batch: &Batch) -> bool {
+        let known = self.replicas[self.leader].memories.0.get(&batch.client);
+        known.is_some_and(|known| !matches!(known.judge(batch), Judgement::Refused(_)))
+    }
+
+    /// Whether the batch, or one of the same range, stands at this offset.
+    pub fn has(&self, offset: i64, batch: &Batch) -> bool {
+        let place = self.log.binary_search_by_key(&offset, |(o, _)| *o);
+        place.is_ok_and(|place| self.log[place].1.same_range(batch))
+    }
+
+    /// Where the range of this batch stands from this offset on, as a consumer
+    /// of the leader sees it.
+    pub fn find(&self, batch: &Batch, from: i64) -> Option<i64> {
+        let seen = self.log[..self.replicated].iter().rev();
+        let seen = seen.take_while(|(offset, _)| *offset >= from);
+        let mut same = seen.filter(|(_, b)| b.same_range(batch));
+        same.next().map(|(offset, _)| *offset)
+    }
+
+    /// Whether a batch of the topic's first, second … incarnation is in its
+    /// log, at this offset if one is given, with these records.
+    pub fn holds(&self, topic: u32, batch: &Batch, offset: Option<i64>) -> bool {
+        let log = self.deleted.get(topic as usize).unwrap_or(&self.log);
+        match offset {
+            Some(offset) => log
+                .binary_search_by_key(&offset, |(o, _)| *o)
+                .is_ok_and(|place| log[place].1 == *batch),
+            None => log.iter().any(|(_, b)| b == batch),
+        }
+    }
+
+    /// Whether it was there, until an unclean election.
+    pub fn held(&self, batch: &Batch, offset: Option<i64>) -> bool {
+        let is = |(o, b): &(i64, Batch)| b == batch && offset.is_none_or(|offset| *o == offset);
+        self.burnt.iter().any(is)
+    }
+
+    /// Whether it was ever in a log.
+    pub fn ever_held(&self, topics: u32, batch: &Batch, offset: Option<i64>) -> bool {
+        self.held(batch, offset) || (0..=topics).any(|topic| self.holds(topic, batch, offset))
     }
 
     /// The follower catches up.
     pub fn replicate(&mut self) {
-        let follower = 1 - self.leader;
+        let follower = &mut self.replicas[1 - self.leader];
         for (offset, batch) in &self.log[self.replicated..] {
-            remember(&mut self.memory[follower], batch, *offset);
+            follower.memories.note(batch, *offset);
         }
         self.replicated = self.log.len();
     }
 
     /// The other replica leads; what it did not have is lost.
     pub fn elect_other(&mut self) {
-        self.log.truncate(self.replicated);
-        self.end = self.log.last().map_or(0, |(o, b)| o + i64::from(b.count));
+        self.truncate(self.replicated);
         let old = self.leader;
         self.leader = 1 - old;
-        self.memory[old] = self.memory[self.leader].clone();
+        self.replicas[old].memories = self.replicas[self.leader].memories.clone();
     }
 
-    /// A restarted replica has read its snapshot: one batch a producer.
-    pub fn restarted(&mut self, broker: usize) {
-        for memory in self.memory[broker].values_mut() {
-            let newest = memory.batches.pop_back();
-            memory.batches = newest.into_iter().collect();
+    /// A replica leads that lacks some of what was acknowledged.
+    pub fn elect_unclean(&mut self, lacks: usize) {
+        let kept = self.replicated.saturating_sub(lacks);
+        let lost = &self.log[kept..self.replicated];
+        self.burnt.extend_from_slice(lost);
+        self.truncate(kept);
+        self.replicated = kept;
+        self.leader = 1 - self.leader;
+        for replica in &mut self.replicas {
+            replica.recover(&self.log);
         }
+    }
+
+    fn truncate(&mut self, kept: usize) {
+        self.log.truncate(kept);
+        self.end = self.log.last().map_or(0, |(o, b)| o + i64::from(b.count));
+        for replica in &mut self.replicas {
+            if replica.written.0 > kept {
+                replica.written = (0, Memories::default());
+            }
+        }
+    }
+
+    /// A segment is full.
+    pub fn roll(&mut self) {
+        self.replicate();
+        let upto = self.log.len();
+        for replica in &mut self.replicas {
+            replica.written = (upto, replica.memories.snapshot());
+        }
+    }
+
+    /// A replica stops in good order, or is killed.
+    pub fn stopped(&mut self, broker: usize, clean: bool) {
+        if clean {
+            let upto = if broker == self.leader {
+                self.log.len()
+            } else {
+                self.replicated
+            };
+            let replica = &mut self.replicas[broker];
+            replica.written = (upto, replica.memories.snapshot());
+        }
+    }
+
+    pub fn started(&mut self, broker: usize) {
+        let known = if broker == self.leader {
+            self.log.len()
+        } else {
+            self.replicated
+        };
+        self.replicas[broker].recover(&self.log[..known]);
     }
 
     /// Producers whose records are old are forgotten.
     pub fn expire(&mut self) {
-        self.memory = [BTreeMap::new(), BTreeMap::new()];
+        for replica in &mut self.replicas {
+            replica.memories = Memories::default();
+            replica.written = (self.log.len(), Memories::default());
+        }
     }
-}
 
-fn remember(memory: &mut BTreeMap<usize, Memory>, batch: &Batch, offset: i64) {
-    let of = memory.entry(batch.client).or_insert_with(|| Memory {
-        epoch: batch.epoch,
-        batches: VecDeque::new(),
-    });
-    if of.epoch != batch.epoch {
-        of.epoch = batch.epoch;
-        of.batches.clear();
-    }
-    of.batches.push_back((batch.first, batch.last(), offset));
-    if of.batches.len() > REMEMBERED {
-        of.batches.pop_front();
+    /// The topic is deleted and created anew.
+    pub fn recreate(&mut self) {
+        self.deleted.push(std::mem::take(&mut self.log));
+        self.end = 0;
+        self.replicated = 0;
+        self.replicas = Default::default();
     }
 }

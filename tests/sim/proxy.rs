@@ -1,28 +1,28 @@
 //! hapax, as far as the order of things goes: the real ledger behind a driver
 //! that follows `session/produce.rs` and `session.rs` step by step.
 
-use super::broker::Batch;
-use super::client::REQUEST_TIMEOUT;
+use super::broker::{Batch, OUT_OF_ORDER, UNKNOWN_TOPIC_ID};
+use super::faults::Fate;
+use super::mutants::{Between, Spoiled};
+use super::readback::{Readings, Wanted, ack};
 use super::rng::hash;
-use super::world::{Answer, Between, Event, Fate, Request, Response, TO_BROKER, TO_CLIENT, World};
-use hapax::ids::{BatchId, Epoch, NodeId, ProducerId, Sequence, TopicKey};
+use super::world::{Answer, Event, Request, Response, TO_BROKER, TO_CLIENT, World};
+use hapax::ids::{BatchId, Epoch, NodeId, ProducerId, Sequence, TopicId, TopicKey};
 use hapax::ledger::{Identity, Ledger, Link, Realm, Ticket, TopicName, WindowKey};
 use hapax::window::{
-    Ack, Acks, Action, Arrival, Class, Mode, Outcome, Rules, Time, Verdict, classify,
+    Acks, Action, Arrival, Kept, KeptFact, Mode, Outcome, Rules, Time, Verdict, classify,
 };
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-/// What a held request may wait: `holdMax`, or a quarter of its own timeout.
-const HOLD_MAX: u64 = if 5_000 < REQUEST_TIMEOUT / 4 {
-    5_000
-} else {
-    REQUEST_TIMEOUT / 4
-};
+/// `holdMax`
+const HOLD_MAX: u64 = 5_000;
 const ORPHAN_PATIENCE: u64 = 30_000;
-const UPSTREAM_PATIENCE: u64 = REQUEST_TIMEOUT + 30_000;
+/// What a request may take beyond its own timeout.
+const UPSTREAM_PATIENCE: u64 = 30_000;
 
 type Woken = Arc<Mutex<VecDeque<usize>>>;
 
@@ -37,43 +37,109 @@ impl Wake for Knock {
     }
 }
 
-/// What all sessions share.
-pub struct Proxy {
-    ledger: Ledger,
-    topic: TopicKey,
-    realm: Option<Realm>,
-    woken: Woken,
-    /// For the window that is wrong on purpose.
-    sent: BTreeMap<(usize, usize, i16, i32), i64>,
-    guess: BTreeMap<usize, i64>,
+/// How often hapax did what it does.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Counts {
     pub absorbed: u64,
     pub mirrored: u64,
     pub held: u64,
     pub holds_expired: u64,
+    /// Times that the log was read for a retry, and for a 45, and batches
+    /// that it had.
+    pub asked: u64,
+    pub contested: u64,
+    pub found: u64,
+    /// Records that were forwarded because the log could not be read for them.
+    pub blind: u64,
+    /// Facts that a restart kept.
+    pub restored: u64,
+}
+
+/// One instance of hapax: what all its sessions share.
+pub struct Proxy {
+    pub between: Between,
+    ledger: Ledger,
+    realm: Option<Realm>,
+    woken: Woken,
+    pub spoiled: Spoiled,
+    pub counts: Counts,
+    /// What is on its disk: the oldest snapshot, and the newest.
+    snapshots: [Snapshot; 2],
+}
+
+/// Facts by the incarnation of their topic.
+type Snapshot = Vec<(u32, WindowKey, Kept, Vec<KeptFact>)>;
+
+/// What a hapax that was killed starts with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    Empty,
+    Oldest,
+    Newest,
+}
+
+fn new_ledger(between: Between) -> Ledger {
+    let rules = Rules {
+        mode: Mode::Absorb,
+        ttl: Duration::from_secs(300),
+        window_batches: 5,
+        absorb_transactional: false,
+        shield45: between == Between::Shield,
+    };
+    Ledger::new(rules, 1000, 1000)
 }
 
 impl Proxy {
     pub fn new(between: Between) -> Self {
-        let rules = Rules {
-            mode: Mode::Absorb,
-            ttl: Duration::from_secs(300),
-            window_batches: if between == Between::Wide { 32 } else { 5 },
-            absorb_transactional: false,
-            shield45: between == Between::Shield,
-        };
-        let ledger = Ledger::new(rules, 1000, 10);
+        let ledger = new_ledger(between);
         Self {
-            topic: ledger.topics.key(TopicName::Name(b"t")).unwrap(),
+            between,
             realm: ledger.realm(&Identity::Anonymous),
             ledger,
             woken: Woken::default(),
-            sent: BTreeMap::new(),
-            guess: BTreeMap::new(),
-            absorbed: 0,
-            mirrored: 0,
-            held: 0,
-            holds_expired: 0,
+            spoiled: Spoiled::default(),
+            counts: Counts::default(),
+            snapshots: Default::default(),
         }
+    }
+
+    /// Its process is killed, and starts again.
+    pub fn restart(&mut self, start: Start, now: Time) {
+        let old = std::mem::replace(self, Self::new(self.between));
+        self.counts = old.counts;
+        self.spoiled = old.spoiled.restart();
+        self.snapshots = old.snapshots;
+        let from = match start {
+            Start::Empty => return,
+            Start::Oldest => &self.snapshots[0],
+            Start::Newest => &self.snapshots[1],
+        };
+        let realm = self.realm.expect("everybody is somebody");
+        for (topic, key, kept, facts) in from {
+            let key = WindowKey {
+                topic: self.topic(*topic),
+                ..*key
+            };
+            let kept = Kept { realm, ..*kept };
+            self.counts.restored += self.ledger.restore(key, &kept, facts, now) as u64;
+        }
+    }
+
+    /// Writes down what it knows.
+    pub fn snapshot(&mut self, now: Time) {
+        let mut snapshot = Snapshot::new();
+        for key in self.ledger.keys() {
+            let mut facts = Vec::new();
+            let kept = self.ledger.kept(&key, now, &mut facts);
+            let id = self.ledger.topics.get(key.topic).id;
+            if let (Some(kept), Some(id)) = (kept, id) {
+                snapshot.push((incarnation(id), key, kept, facts));
+            }
+        }
+        if self.snapshots[0].is_empty() {
+            self.snapshots[0].clone_from(&snapshot);
+        }
+        self.snapshots[1] = snapshot;
     }
 
     pub fn session(&self, number: usize) -> Session {
@@ -81,49 +147,29 @@ impl Proxy {
             session: number,
             woken: Arc::clone(&self.woken),
         };
-        Session {
-            link: self.ledger.link(),
-            waker: Waker::from(Arc::new(knock)),
-            inbox: VecDeque::new(),
-            held: None,
-            pipeline: VecDeque::new(),
-            tickets: VecDeque::new(),
-            producers: BTreeSet::new(),
-            client_eof: false,
-            client_silent: false,
-            orphan: None,
-            ended: false,
-        }
+        Session::new(self.ledger.link(), Waker::from(Arc::new(knock)))
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     pub fn woken(&self) -> Option<usize> {
         self.woken.lock().unwrap().pop_front()
     }
 
-    /// How a wrong proxy differs.
-    fn spoil(&self, between: Between, batch: &Batch, verdict: &mut Verdict) {
-        let stamp = (batch.client, batch.partition, batch.epoch, batch.first);
-        match (between, verdict.action) {
-            (Between::NoGate, Action::Hold | Action::Mirror(_))
-            | (Between::NoHold, Action::Hold) => verdict.action = Action::Forward,
-            (Between::SentAsAcked, _) if self.sent.contains_key(&stamp) => {
-                verdict.class = Class::Duplicate;
-                verdict.action = Action::Replay(Ack {
-                    offset: self.sent[&stamp],
-                    append_time: -1,
-                    log_start: Some(0),
-                });
-            }
-            _ => {}
-        }
+    /// A topic by the id that Produce v13 carries.
+    fn topic(&self, incarnation: u32) -> TopicKey {
+        let mut id = [1; 16];
+        id[..4].copy_from_slice(&incarnation.to_be_bytes());
+        let id = TopicId::from_wire(id).unwrap();
+        self.ledger.topics.key(TopicName::Id(id)).unwrap()
     }
+}
 
-    fn note_sent(&mut self, batch: &Batch) {
-        let guess = self.guess.entry(batch.partition).or_default();
-        let stamp = (batch.client, batch.partition, batch.epoch, batch.first);
-        self.sent.entry(stamp).or_insert(*guess);
-        *guess += i64::from(batch.count);
-    }
+fn incarnation(id: TopicId) -> u32 {
+    let [a, b, c, d, ..] = id.to_wire();
+    u32::from_be_bytes([a, b, c, d])
 }
 
 /// What is owed to the client for one request.
@@ -138,6 +184,13 @@ struct Owed {
     at: u64,
 }
 
+/// A batch on its way, and the client's records that it stands for.
+#[derive(Clone, Copy)]
+struct Sent {
+    ticket: Ticket,
+    batch: Batch,
+}
+
 pub struct Session {
     link: Link,
     waker: Waker,
@@ -145,19 +198,58 @@ pub struct Session {
     /// Until when the head of the inbox may wait.
     held: Option<u64>,
     pipeline: VecDeque<Owed>,
-    tickets: VecDeque<Ticket>,
+    tickets: VecDeque<Sent>,
     producers: BTreeSet<usize>,
     client_eof: bool,
     /// It was written to although nobody is there.
     client_silent: bool,
     orphan: Option<u64>,
+    pub readings: Readings,
     ended: bool,
 }
 
 impl Session {
+    fn new(link: Link, waker: Waker) -> Self {
+        Self {
+            link,
+            waker,
+            inbox: VecDeque::new(),
+            held: None,
+            pipeline: VecDeque::new(),
+            tickets: VecDeque::new(),
+            producers: BTreeSet::new(),
+            client_eof: false,
+            client_silent: false,
+            orphan: None,
+            readings: Readings::default(),
+            ended: false,
+        }
+    }
+
+    /// For a connection that does not go through hapax.
+    pub fn none() -> Self {
+        let mut none = Self::new(Link(NonZeroU32::MIN), Waker::noop().clone());
+        none.ended = true;
+        none
+    }
+
     /// Whether anybody waits for it.
     pub fn waits(&self) -> bool {
         !self.ended && (self.held.is_some() || !self.pipeline.is_empty())
+    }
+
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Its process is no more: nothing is settled.
+    pub fn vanish(&mut self) {
+        self.ended = true;
+        self.inbox.clear();
+        self.pipeline.clear();
+        self.tickets.clear();
+        self.held = None;
+        self.readings = Readings::default();
     }
 }
 
@@ -175,8 +267,12 @@ impl Judged {
 }
 
 impl World {
-    fn time(&self) -> Time {
+    pub fn time(&self) -> Time {
         Time(u32::try_from(self.now / 1000).unwrap())
+    }
+
+    pub fn proxy(&mut self, conn: usize) -> &mut Proxy {
+        &mut self.proxies[self.conns[conn].instance]
     }
 
     pub fn request_came(&mut self, conn: usize, request: Request) {
@@ -197,7 +293,7 @@ impl World {
         let late = session
             .pipeline
             .front()
-            .is_some_and(|o| !o.ready && o.at + UPSTREAM_PATIENCE <= now);
+            .is_some_and(|o| !o.ready && o.at + o.request.timeout + UPSTREAM_PATIENCE <= now);
         if late || session.orphan.is_some_and(|until| until <= now) {
             self.end_session(conn);
             return;
@@ -208,12 +304,12 @@ impl World {
         self.take_requests(conn);
     }
 
-    fn take_requests(&mut self, conn: usize) {
-        while let Some(request) = self.conns[conn].session.inbox.front().cloned() {
+    pub fn take_requests(&mut self, conn: usize) {
+        while let Some(request) = self.conns[conn].session.inbox.pop_front() {
             if !self.produce(conn, &request) {
+                self.conns[conn].session.inbox.push_front(request);
                 break;
             }
-            self.conns[conn].session.inbox.pop_front();
         }
         self.answer_ready(conn);
         self.half_close(conn);
@@ -221,41 +317,50 @@ impl World {
 
     /// `Session::produce_walked`.
     fn produce(&mut self, conn: usize, request: &Request) -> bool {
+        if self.conns[conn].session.readings.request.is_some() {
+            return false;
+        }
         let several = request.parts.len() > 1;
         let mut seen = request.parts.len();
-        if several && request.large && self.calm(&request.parts[0]) {
+        if several && request.large && self.calm(conn, &request.parts[0]) {
             seen = 1;
         } else if several && !request.whole {
             return false;
         }
         let all_seen = seen == request.parts.len();
-        let Some(mut parts) = self.judge(conn, &request.parts[..seen], all_seen) else {
+        let Some(mut parts) = self.judge(conn, request, seen, all_seen) else {
             return false;
         };
         if !all_seen && parts.iter().any(Judged::acts) {
             if !request.whole {
                 return false;
             }
-            match self.judge(conn, &request.parts, true) {
+            match self.judge(conn, request, request.parts.len(), true) {
                 Some(all) => parts = all,
                 None => return false,
             }
         }
+        if parts.iter().any(|p| p.verdict.action == Action::Resolve) {
+            return self.look_up(conn, request, &parts);
+        }
+        self.conns[conn].session.readings.verdicts.clear();
         let streams = parts.len() < request.parts.len();
-        let answers = self.answers(conn, &parts);
         if parts.iter().all(Judged::acts) {
             // A frame that is dropped is answered once the last of it came.
+            let answers = self.answers(conn, request.topic, &parts);
             if request.whole {
                 self.owe(conn, request, answers, 0, true);
             }
             return true;
         }
-        if !answers.is_empty() && !request.whole {
+        if parts.iter().any(Judged::acts) && !request.whole {
             return false;
         }
+        let answers = self.answers(conn, request.topic, &parts);
         let mut tickets = self.commit(conn, &parts);
         if streams {
-            let mut rest = self.judge_once(conn, &request.parts[seen..], false);
+            let rest = &request.parts[seen..];
+            let mut rest = self.judge_once(conn, request.topic, rest, false);
             for part in &mut rest {
                 part.verdict.action = Action::Forward;
             }
@@ -272,6 +377,30 @@ impl World {
             self.send(conn, TO_BROKER, Event::ToBroker(conn, rebuilt));
         }
         true
+    }
+
+    /// Reads the log for the batches that are to be looked for. Returns
+    /// whether the request is dealt with.
+    fn look_up(&mut self, conn: usize, request: &Request, parts: &[Judged]) -> bool {
+        let mut wanted = Vec::new();
+        for part in parts.iter().filter(|p| p.verdict.action == Action::Resolve) {
+            let ledger = &self.proxy(conn).ledger;
+            match ledger.whereabouts(part.key, &part.arrival.batch) {
+                Some(from) => {
+                    wanted.push(Wanted::new(part.batch, part.key, Some(part.arrival), from));
+                }
+                None => {
+                    ledger.asked(part.key, &part.arrival.batch);
+                    self.proxy(conn).counts.blind += u64::from(part.batch.count);
+                }
+            }
+        }
+        if wanted.is_empty() {
+            return self.produce(conn, request);
+        }
+        self.conns[conn].session.readings.request = Some(wanted);
+        self.begin_read(conn, true, |counts| counts.asked += 1);
+        false
     }
 
     fn owe(
@@ -291,67 +420,111 @@ impl World {
             whole: request.whole,
             at,
         });
-        self.at(UPSTREAM_PATIENCE, Event::Look(conn));
+        let patience = request.timeout + UPSTREAM_PATIENCE;
+        self.at(patience, Event::Look(conn));
     }
 
-    fn calm(&self, batch: &Batch) -> bool {
+    fn calm(&mut self, conn: usize, batch: &Batch) -> bool {
         let time = self.time();
-        let producer = self.proxy.ledger.producer(producer(batch), time);
+        let producer = self.proxy(conn).ledger.producer(producer(batch), time);
         producer.is_some_and(|producer| producer.calm(time))
     }
 
     /// `None`: the request has to wait.
-    fn judge(&mut self, conn: usize, batches: &[Batch], all_seen: bool) -> Option<Vec<Judged>> {
-        let was_held = self.conns[conn].session.held.is_some();
-        for attempt in 0..2 {
-            let held = self.conns[conn].session.held;
-            let patient = all_seen && held.is_none_or(|until| self.now < until);
-            let parts = self.judge_once(conn, batches, patient);
+    fn judge(
+        &mut self,
+        conn: usize,
+        request: &Request,
+        seen: usize,
+        all_seen: bool,
+    ) -> Option<Vec<Judged>> {
+        let expired = self.conns[conn]
+            .session
+            .held
+            .is_some_and(|until| self.now >= until);
+        let mut patient = all_seen;
+        let mut waits_already = false;
+        loop {
+            let batches = &request.parts[..seen];
+            let parts = self.judge_once(conn, request.topic, batches, patient);
             let waits = parts.iter().find(|p| p.verdict.action == Action::Hold);
             let Some(key) = waits.map(|p| p.key) else {
-                if was_held && !patient {
-                    self.proxy.holds_expired += 1;
-                }
                 self.conns[conn].session.held = None;
                 return Some(parts);
             };
-            if attempt == 0 {
-                if held.is_none() {
-                    self.proxy.held += 1;
-                    self.conns[conn].session.held = Some(self.now + HOLD_MAX);
-                    self.at(HOLD_MAX, Event::Look(conn));
-                }
-                self.proxy.ledger.wait(key, &self.conns[conn].session.waker);
+            if expired && !self.waits_for_own(conn, &parts) {
+                self.proxy(conn).counts.holds_expired += 1;
+                patient = false;
+                continue;
             }
+            if waits_already {
+                return None;
+            }
+            if self.conns[conn].session.held.is_none() {
+                let patience = HOLD_MAX.min(request.timeout / 4);
+                self.proxy(conn).counts.held += 1;
+                self.conns[conn].session.held = Some(self.now + patience);
+                self.at(patience, Event::Look(conn));
+            }
+            let proxy = &self.proxies[self.conns[conn].instance];
+            proxy.ledger.wait(key, &self.conns[conn].session.waker);
+            waits_already = true;
         }
-        None
     }
 
-    fn judge_once(&mut self, conn: usize, batches: &[Batch], patient: bool) -> Vec<Judged> {
+    /// Whether every held batch waits for nothing but what left before it on
+    /// this connection.
+    fn waits_for_own(&self, conn: usize, parts: &[Judged]) -> bool {
+        let conn = &self.conns[conn];
+        let own = conn.session.tickets.iter().map(|sent| &sent.ticket);
+        let ledger = &self.proxies[conn.instance].ledger;
+        parts
+            .iter()
+            .filter(|part| part.verdict.action == Action::Hold)
+            .all(|part| ledger.waits_for_own(part.key, &part.arrival.batch, &own))
+    }
+
+    fn judge_once(
+        &mut self,
+        conn: usize,
+        topic: u32,
+        batches: &[Batch],
+        patient: bool,
+    ) -> Vec<Judged> {
         let now = self.time();
         let link = self.conns[conn].session.link;
         let node = NodeId::from_wire(i32::try_from(self.conns[conn].broker).unwrap());
+        // Records older than the expiry, and a log that may be read.
+        let old = self.scenario.expiries > 0 && self.between.reads();
         let mut parts = Vec::new();
         for batch in batches {
+            let proxy = self.proxy(conn);
             let key = WindowKey {
                 producer: producer(batch),
-                topic: self.proxy.topic,
+                topic: proxy.topic(topic),
                 partition: i32::try_from(batch.partition).unwrap(),
             };
             let arrival = Arrival {
                 batch: identity(batch),
                 transactional: false,
                 acks: Acks::All,
-                realm: self.proxy.realm,
+                realm: proxy.realm,
                 node,
                 link,
                 now,
                 patient,
-                old: false,
+                old,
             };
-            let mut verdict = self.proxy.ledger.judge(key, &arrival);
-            self.proxy.spoil(self.between, batch, &mut verdict);
-            self.trace(|| format!("session {conn} on {batch:?}: {verdict:?}"));
+            let mut verdict = proxy.ledger.judge(key, &arrival);
+            proxy.spoil(batch, &mut verdict);
+            let found = &self.conns[conn].session.readings.verdicts;
+            if let Some((_, found)) = found.iter().find(|(place, _)| *place == batch.partition) {
+                verdict = *found;
+            }
+            self.trace(|| {
+                let Verdict { class, action, .. } = verdict;
+                format!("hapax on {conn} of {batch}: {class:?}, {action:?}")
+            });
             parts.push(Judged {
                 batch: *batch,
                 key,
@@ -363,8 +536,9 @@ impl World {
     }
 
     fn met(&mut self, conn: usize, batch: &Batch) {
+        let time = self.time();
         self.conns[conn].session.producers.insert(batch.client);
-        if let Some(known) = self.proxy.ledger.producer(producer(batch), self.time()) {
+        if let Some(known) = self.proxy(conn).ledger.producer(producer(batch), time) {
             let _ = known.bumps(Epoch(batch.epoch));
         }
     }
@@ -372,33 +546,20 @@ impl World {
     fn commit(&mut self, conn: usize, parts: &[Judged]) -> usize {
         let before = self.conns[conn].session.tickets.len();
         for part in parts.iter().filter(|part| !part.acts()) {
-            let ticket = self
-                .proxy
-                .ledger
-                .commit(part.key, &part.arrival, &part.verdict);
-            self.conns[conn].session.tickets.extend(ticket);
-            if self.between == Between::OrphanUntilBump {
-                self.end_outdated(part);
-            }
-            self.proxy.note_sent(&part.batch);
+            let proxy = self.proxy(conn);
+            let ticket = proxy.ledger.commit(part.key, &part.arrival, &part.verdict);
+            proxy.spoiled.note_sent(&part.batch);
+            let sent = ticket.map(|ticket| Sent {
+                ticket,
+                batch: part.batch,
+            });
+            self.conns[conn].session.tickets.extend(sent);
             self.met(conn, &part.batch);
         }
         self.conns[conn].session.tickets.len() - before
     }
 
-    /// Ends the orphans that wait for an older epoch of this batch's sequence.
-    fn end_outdated(&mut self, part: &Judged) {
-        for conn in 0..self.conns.len() {
-            let session = &self.conns[conn].session;
-            let outdated =
-                |t: &Ticket| t.key == part.key && t.batch.epoch < part.arrival.batch.epoch;
-            if session.orphan.is_some() && !session.ended && session.tickets.iter().any(outdated) {
-                self.end_session(conn);
-            }
-        }
-    }
-
-    fn answers(&mut self, conn: usize, parts: &[Judged]) -> Vec<Answer> {
+    fn answers(&mut self, conn: usize, topic: u32, parts: &[Judged]) -> Vec<Answer> {
         let mut answers = Vec::new();
         for Judged {
             batch,
@@ -407,65 +568,91 @@ impl World {
             verdict,
         } in parts
         {
+            let proxy = self.proxy(conn);
             let (error, offset) = match verdict.action {
                 Action::Forward | Action::Hold | Action::Resolve => continue,
                 Action::Replay(ack) => {
-                    self.proxy.absorbed += 1;
-                    self.proxy.ledger.absorbed(*key, arrival, verdict);
+                    proxy.counts.absorbed += 1;
+                    proxy.ledger.absorbed(*key, arrival, verdict);
+                    self.hold_to_log(topic, batch, ack.offset);
                     (0, ack.offset)
                 }
                 Action::Mirror(code) => {
-                    self.proxy.mirrored += 1;
-                    self.proxy.ledger.mirrored(*key, arrival, verdict, code);
+                    proxy.counts.mirrored += 1;
+                    proxy.ledger.mirrored(*key, arrival, verdict, code);
                     (code, -1)
                 }
                 Action::Refuse(code) => {
-                    self.proxy.ledger.refused(*key, arrival, verdict);
+                    proxy.ledger.refused(*key, arrival, verdict);
                     (code, -1)
                 }
             };
             answers.push(Answer {
-                partition: batch.partition,
-                epoch: batch.epoch,
-                error,
-                offset,
+                by_hapax: true,
+                undue: error != 0 && self.partitions[batch.partition].would_take(batch),
+                ..Answer::to(batch, error, offset)
             });
             self.met(conn, batch);
         }
         answers
     }
 
-    /// `Session::produce_reply`.
-    pub fn response_came(&mut self, conn: usize, mut response: Response) {
-        let now = self.time();
+    /// A response has come: it may have to wait for the log.
+    pub fn response_came(&mut self, conn: usize, response: Response) {
         let session = &mut self.conns[conn].session;
         if session.ended {
             return;
         }
+        if session.readings.response.is_some() {
+            session.readings.responses.push_back(response);
+            return;
+        }
+        let contested = self.contested(conn, &response);
+        if contested.is_empty() {
+            self.deal_with(conn, response, &[]);
+            return;
+        }
+        self.conns[conn].session.readings.response = Some((response, contested));
+        self.begin_read(conn, false, |counts| counts.contested += 1);
+    }
+
+    /// The batches of which a 45 is not believed before the log was read.
+    fn contested(&self, conn: usize, response: &Response) -> Vec<Wanted> {
+        let session = &self.conns[conn].session;
+        let (Some(owed), true) = (session.pipeline.front(), self.between.reads()) else {
+            return Vec::new();
+        };
+        let refused = |sent: &&Sent| {
+            let mut answers = response.answers.iter();
+            answers.any(|a| a.partition == sent.batch.partition && a.error == OUT_OF_ORDER)
+        };
+        let ledger = &self.proxies[self.conns[conn].instance].ledger;
+        let refused = session.tickets.iter().take(owed.tickets).filter(refused);
+        refused
+            .filter(|sent| ledger.contested(&sent.ticket))
+            .filter_map(|sent| {
+                let ticket = &sent.ticket;
+                let from = ledger.whereabouts(ticket.key, &ticket.batch)?;
+                Some(Wanted::new(sent.batch, ticket.key, None, from))
+            })
+            .collect()
+    }
+
+    /// `Session::produce_reply`; `found` is what the log has at which offset.
+    pub fn deal_with(&mut self, conn: usize, mut response: Response, found: &[(usize, i64)]) {
+        let session = &mut self.conns[conn].session;
         let Some(owed) = session.pipeline.pop_front() else {
-            self.wrong(format!("{response:?} was not asked for"));
+            self.wrong(format!("{response} was not asked for"));
             return;
         };
-        let due: Vec<Ticket> = session.tickets.drain(..owed.tickets).collect();
+        let due: Vec<Sent> = session.tickets.drain(..owed.tickets).collect();
         if owed.request.id != response.request || owed.ready {
-            self.wrong(format!("{response:?} answers {:?}", owed.request));
+            self.wrong(format!("{response} answers {}", owed.request));
         }
         for answer in &mut response.answers {
-            let partition = i32::try_from(answer.partition).unwrap();
-            let Some(ticket) = due.iter().find(|t| t.key.partition == partition) else {
-                continue;
-            };
-            let offset = (answer.offset >= 0).then_some(answer.offset);
-            let outcome = classify(answer.error, offset, -1, Some(0));
-            let settled = self.proxy.ledger.settle(ticket, outcome, now);
-            if let Some(code) = settled.shield {
-                answer.error = code;
-            }
-            if answer.error == 0 {
-                let (_, batch) = owed_batch(&owed.request, answer.partition);
-                let end = answer.offset + i64::from(batch.count);
-                self.proxy.guess.insert(answer.partition, end);
-            }
+            let at = found.iter().find(|(place, _)| *place == answer.partition);
+            let at = at.map(|(_, offset)| *offset);
+            self.settle(conn, owed.request.topic, &due, answer, at);
         }
         let answers = [owed.answers, response.answers].concat();
         self.conns[conn].stalled_near |= response.fate == Fate::StallNear;
@@ -480,6 +667,45 @@ impl World {
         let session = &self.conns[conn].session;
         if session.orphan.is_some() && session.tickets.is_empty() {
             self.end_session(conn);
+        }
+    }
+
+    fn settle(
+        &mut self,
+        conn: usize,
+        topic: u32,
+        due: &[Sent],
+        answer: &mut Answer,
+        found: Option<i64>,
+    ) {
+        let now = self.time();
+        let Some(sent) = due.iter().find(|s| s.batch.partition == answer.partition) else {
+            return;
+        };
+        let offset = (answer.offset >= 0).then_some(answer.offset);
+        let outcome = match found {
+            Some(offset) => Outcome::Found(ack(offset)),
+            None => classify(answer.error, offset, -1, Some(0)),
+        };
+        let proxy = self.proxy(conn);
+        let settled = proxy.ledger.settle(&sent.ticket, outcome, now);
+        match answer.error {
+            0 => {
+                proxy.ledger.topics.confirm(sent.ticket.key.topic);
+                proxy.spoiled.note_written(&sent.batch, answer.offset);
+            }
+            UNKNOWN_TOPIC_ID => proxy.ledger.topics.retire(sent.ticket.key.topic),
+            _ => {}
+        }
+        if let Some(code) = settled.shield {
+            answer.error = code;
+            answer.by_hapax = true;
+        }
+        if let Some(offset) = found {
+            answer.error = 0;
+            answer.offset = offset;
+            answer.by_hapax = true;
+            self.hold_to_log(topic, &sent.batch, offset);
         }
     }
 
@@ -534,7 +760,7 @@ impl World {
     /// All that a client sent before its FIN is forwarded and answered.
     fn half_close(&mut self, conn: usize) {
         let session = &self.conns[conn].session;
-        let done = session.client_eof && session.held.is_none() && session.pipeline.is_empty();
+        let done = session.client_eof && session.inbox.is_empty() && session.pipeline.is_empty();
         if done && !session.ended && session.orphan.is_none() {
             self.end_session(conn);
         }
@@ -543,11 +769,12 @@ impl World {
     fn become_orphan(&mut self, conn: usize) -> bool {
         let session = &mut self.conns[conn].session;
         let worth_it = session.pipeline.iter().any(|o| o.tickets > 0 && o.whole);
-        if !worth_it || self.between == Between::NoOrphan {
+        if !worth_it {
             return false;
         }
         session.inbox.clear();
         session.held = None;
+        session.readings.request = None;
         session.orphan = Some(self.now + ORPHAN_PATIENCE);
         self.at(ORPHAN_PATIENCE, Event::Look(conn));
         self.withhold(conn);
@@ -556,24 +783,31 @@ impl World {
         true
     }
 
+    /// What has not left as a whole was never sent.
     fn withhold(&mut self, conn: usize) {
         let now = self.time();
         let session = &mut self.conns[conn].session;
+        let mut withheld = Vec::new();
         for owed in std::mem::take(&mut session.pipeline) {
-            let own: Vec<Ticket> = session.tickets.drain(..owed.tickets).collect();
+            let own: Vec<Sent> = session.tickets.drain(..owed.tickets).collect();
             if owed.whole {
                 session.tickets.extend(own);
                 session.pipeline.push_back(owed);
-                continue;
+            } else {
+                withheld.extend(own);
             }
-            for ticket in own {
-                let _ = self.proxy.ledger.settle(&ticket, Outcome::Withheld, now);
-            }
+        }
+        for sent in withheld {
+            let ledger = &self.proxy(conn).ledger;
+            let _ = ledger.settle(&sent.ticket, Outcome::Withheld, now);
         }
     }
 
     pub fn upstream_gone(&mut self, conn: usize) {
-        if !self.conns[conn].session.ended {
+        let session = &mut self.conns[conn].session;
+        if session.readings.response.is_some() {
+            session.readings.upstream_gone = true;
+        } else if !session.ended {
             self.end_session(conn);
         }
     }
@@ -583,34 +817,24 @@ impl World {
         let now = self.time();
         self.withhold(conn);
         let session = &mut self.conns[conn].session;
-        session.ended = true;
-        session.inbox.clear();
-        session.pipeline.clear();
-        session.held = None;
         let tickets = std::mem::take(&mut session.tickets);
         let met = std::mem::take(&mut session.producers);
-        for ticket in tickets {
-            let unknown = Outcome::Unknown { candidate: None };
-            let _ = self.proxy.ledger.settle(&ticket, unknown, now);
+        session.vanish();
+        let proxy = self.proxy(conn);
+        for sent in tickets {
+            let outcome = proxy.unsettled(&sent.batch);
+            let _ = proxy.ledger.settle(&sent.ticket, outcome, now);
         }
-        let ttl = self.proxy.ledger.rules().ttl;
+        let ttl = proxy.ledger.rules().ttl;
         for client in met {
             let id = ProducerId::from_wire(i64::try_from(client).unwrap()).unwrap();
-            if let Some(known) = self.proxy.ledger.known_producer(id) {
+            if let Some(known) = proxy.ledger.known_producer(id) {
                 known.trouble(now, ttl);
             }
         }
         self.send(conn, TO_BROKER, Event::PeerGone(conn));
         self.send(conn, TO_CLIENT, Event::Closed(conn));
     }
-}
-
-/// Where in a request, and which, the batch for a partition is.
-fn owed_batch(request: &Request, partition: usize) -> (usize, Batch) {
-    let mut parts = request.parts.iter().copied().enumerate();
-    parts
-        .find(|(_, batch)| batch.partition == partition)
-        .expect("it was asked for")
 }
 
 fn producer(batch: &Batch) -> ProducerId {
@@ -622,7 +846,8 @@ fn identity(batch: &Batch) -> BatchId {
     let stamp = [
         u64::from(batch.epoch.cast_unsigned()),
         u64::from(batch.first.cast_unsigned()),
-        u64::from(batch.number),
+        u64::from(batch.from),
+        u64::from(batch.count),
         batch.client as u64,
     ];
     BatchId {

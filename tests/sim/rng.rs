@@ -22,6 +22,11 @@ impl Rng {
         from + self.next() % (to - from).max(1)
     }
 
+    /// An index below `end`.
+    pub fn below(&mut self, end: u64) -> usize {
+        usize::try_from(self.between(0, end)).unwrap()
+    }
+
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.next() % 1000 < per_mille
     }
