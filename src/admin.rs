@@ -10,6 +10,7 @@
 //! | `/api/v1/events?after=` | the newest events; with `Accept: text/event-stream` a stream of them |
 //! | `/api/v1/connections?limit=` | client connections and their brokers |
 //! | `/api/v1/brokers` | brokers and the local ports that lead to them |
+//! | `/api/v1/totals` | what was counted over all processes that shared `state.dir` |
 //! | `/api/v1/config` | the effective configuration, and who set each key |
 //! | `/` | this list |
 //!
@@ -28,6 +29,7 @@ mod follow;
 mod stall;
 pub mod view;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -66,6 +68,8 @@ pub trait View: Send + Sync + 'static {
     fn connections(&self, limit: usize) -> Vec<ConnectionRow>;
     /// The brokers and their local ports.
     fn brokers(&self) -> Vec<BrokerRow>;
+    /// What was counted, before this process too.
+    fn totals(&self) -> TotalsPage;
     /// The effective configuration and who set it.
     fn config(&self) -> ConfigPage;
     /// Sets the gauges that are computed when they are asked for; called
@@ -162,6 +166,18 @@ pub struct BrokerRow {
     pub port: Option<u16>,
     /// Whether the newest metadata still has it.
     pub present: bool,
+}
+
+/// What was counted over all processes that shared `state.dir`, or by this one
+/// where it is not set. A kill loses what came after the last snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct TotalsPage {
+    /// Seconds since 1970 at which counting began.
+    pub since_unix_seconds: u64,
+    /// Processes that counted, this one included.
+    pub starts: u64,
+    /// The totals by series, as `/metrics` names them.
+    pub totals: BTreeMap<String, u64>,
 }
 
 /// The effective configuration.
@@ -285,6 +301,7 @@ impl Admin {
                 Err(bad) => failure(StatusCode::BAD_REQUEST, &bad),
             },
             "/api/v1/brokers" => json_answer(&json!({ "brokers": self.view.brokers() })),
+            "/api/v1/totals" => json_answer(&self.view.totals()),
             "/api/v1/config" => json_answer(&self.view.config()),
             "/api/v1/events" => self.events(query, request.headers()),
             _ => answer(StatusCode::OK, TEXT_TYPE, INDEX.as_bytes().to_vec()),
@@ -460,12 +477,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ACCEPT_TOLD_EVERY: Duration = Duration::from_secs(5);
 const HEADER_BYTES_MAX: usize = 16 * 1024;
 const OPEN_PATHS: [&str; 4] = ["/metrics", "/startupz", "/livez", "/readyz"];
-const API_PATHS: [&str; 6] = [
+const API_PATHS: [&str; 7] = [
     "/",
     "/api/v1/producers",
     "/api/v1/events",
     "/api/v1/connections",
     "/api/v1/brokers",
+    "/api/v1/totals",
     "/api/v1/config",
 ];
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -483,6 +501,7 @@ hapax
 /api/v1/events       duplicates, gaps, fencing (?after=ID; Accept: text/event-stream follows)
 /api/v1/connections  client connections and their brokers (?limit=N)
 /api/v1/brokers      brokers and the local ports that lead to them
+/api/v1/totals       what was counted over all processes that shared state.dir
 /api/v1/config       the effective configuration, and who set each key
 ";
 

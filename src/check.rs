@@ -1,6 +1,7 @@
 //! `hapax check` and `hapax wait`: what can be said before, and while, hapax runs.
 //!
-//! Without `--connect` nothing is opened: the options are valid or not. With it
+//! Without `--connect` nothing is opened: the options are valid or not, and
+//! `state.dir` can be written to or not. With it
 //! the upstream is asked what a client would meet, in hapax's own few requests,
 //! and the slot table of `hapax run` says which port each broker would get. No
 //! step takes longer than `timeouts.connect`.
@@ -30,6 +31,7 @@ use crate::admin::client;
 use crate::cli::exit::{DONE, FAILED, UNAVAILABLE};
 use crate::cli::{self, CheckArgs, WaitArgs};
 use crate::config::{Config, HostPort};
+use crate::snapshot;
 use crate::upstream::{Broker, Brokers, Own, home};
 use crate::wire::metadata::Cluster;
 
@@ -45,13 +47,13 @@ pub fn command(args: CheckArgs, out: &mut impl Write) -> u8 {
     let mut report = match run.into_config() {
         Err(error) => Report::invalid(&error.to_string()),
         Ok(config) if connect => match block_on(look(&config)) {
-            Ok(report) => report,
+            Ok(report) => with_state(report, &config),
             Err(error) => {
                 eprintln!("hapax: cannot start: {error}");
                 return FAILED;
             }
         },
-        Ok(config) => Report::valid(Clients::of(&config, None)),
+        Ok(config) => with_state(Report::valid(Clients::of(&config, None)), &config),
     };
     let variables = cli::unknown_variables(env::vars_os().map(|(name, _)| name));
     let unknown = variables.iter().map(advice::unknown_variable);
@@ -68,6 +70,15 @@ pub fn command(args: CheckArgs, out: &mut impl Write) -> u8 {
             FAILED
         }
     }
+}
+
+/// The report, and whether state could be kept where the configuration says.
+fn with_state(mut report: Report, config: &Config) -> Report {
+    let directory = config.state.directory.as_deref();
+    let refused = directory.and_then(|directory| snapshot::probe(directory).err());
+    let Some(error) = refused else { return report };
+    report.problems.push(advice::of_state(&error));
+    report.judged()
 }
 
 /// Runs `hapax wait`; returns the exit code.

@@ -15,13 +15,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use self::settings::Settings;
 
 pub use self::parse::{
-    AddressMap, Advertised, HostPort, Mapping, ParseError, parse_duration, parse_host, parse_level,
-    parse_listen, parse_node_slot, parse_port_range,
+    AddressMap, Advertised, HostPort, Mapping, ParseError, parse_directory, parse_duration,
+    parse_host, parse_level, parse_listen, parse_node_slot, parse_port_range,
 };
 
 /// What a process of `hapax run` was told to do. Every value is validated.
@@ -55,6 +56,8 @@ pub struct Config {
     pub metrics_max_topics: usize,
     /// `admin.*`.
     pub admin: AdminConfig,
+    /// `state.*`.
+    pub state: StateConfig,
     /// Worker threads, at least one.
     pub workers: usize,
     /// `log.*`.
@@ -132,6 +135,15 @@ pub struct AdminConfig {
     pub listen: SocketAddr,
     /// Who may read more than metrics and probes.
     pub api: ApiAccess,
+}
+
+/// `state.*`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StateConfig {
+    /// Where state is kept over restarts, if it is.
+    pub directory: Option<PathBuf>,
+    /// How often it is written.
+    pub interval: Duration,
 }
 
 /// Who may read `/api`.

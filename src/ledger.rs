@@ -12,12 +12,14 @@ mod topics;
 
 use crate::ids::{BatchId, ProducerId, TopicKey};
 use crate::window::{
-    Action, Arrival, AttemptId, Outcome, Rules, Sender, Settled, Time, Verdict, Window,
+    Action, Arrival, AttemptId, Kept, KeptFact, Outcome, Rules, Sender, Settled, Time, Verdict,
+    Window,
 };
 use dashmap::DashMap;
-use std::collections::HashSet;
+use dashmap::mapref::entry::Entry;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -93,6 +95,8 @@ pub struct Ledger {
     cluster_id: std::sync::Mutex<Option<String>>,
     links: AtomicU32,
     started: Instant,
+    /// Times that facts were dropped because the log is not what they say.
+    withdrawn: AtomicU64,
 }
 
 /// What became of windows in a sweep.
@@ -131,6 +135,7 @@ impl Ledger {
             cluster_id: std::sync::Mutex::new(None),
             links: AtomicU32::new(1),
             started: Instant::now(),
+            withdrawn: AtomicU64::new(0),
         }
     }
 
@@ -155,7 +160,15 @@ impl Ledger {
     /// The ledger's time for an instant.
     #[must_use]
     pub fn time(&self, instant: Instant) -> Time {
-        Time::of_age(self.age(instant))
+        self.time_at(self.age(instant))
+    }
+
+    /// The ledger's time when it has this age. It does not begin at 0: what
+    /// was acknowledged before the process began, and can still be used, has a
+    /// time as well.
+    #[must_use]
+    pub fn time_at(&self, age: Duration) -> Time {
+        Time::of_age(age.saturating_add(self.rules.ttl))
     }
 
     /// A name for a new upstream connection.
@@ -274,6 +287,9 @@ impl Ledger {
                 producer.trouble(now, self.rules.ttl);
             }
         }
+        if settled.disagreed {
+            self.withdrawn.fetch_add(1, Ordering::Relaxed);
+        }
         if settled.wake {
             self.wake(&ticket.key);
         }
@@ -317,8 +333,69 @@ impl Ledger {
             for mut window in self.windows.iter_mut() {
                 window.forget();
             }
+            self.withdrawn.fetch_add(1, Ordering::Relaxed);
         }
         changed
+    }
+
+    /// The cluster's id, once it is known.
+    #[must_use]
+    pub fn cluster_id(&self) -> Option<String> {
+        let known = self.cluster_id.lock();
+        known.expect("nothing panics while this is locked").clone()
+    }
+
+    /// Grows whenever facts were dropped because the cluster contradicted
+    /// them: a copy of them that was made before says what is not so.
+    #[must_use]
+    pub fn withdrawn(&self) -> u64 {
+        self.withdrawn
+            .load(Ordering::Relaxed)
+            .wrapping_add(self.topics.retired())
+    }
+
+    /// Where the windows live, in no order. No window is locked for longer
+    /// than it takes to go over a part of them.
+    #[must_use]
+    pub fn keys(&self) -> Vec<WindowKey> {
+        let mut keys = Vec::with_capacity(self.windows());
+        keys.extend(self.windows.iter().map(|window| *window.key()));
+        keys
+    }
+
+    /// Puts the facts of a window for a retry into `facts`, oldest first, in
+    /// place of what is there. `None`: there are none.
+    #[must_use]
+    pub fn kept(&self, key: &WindowKey, now: Time, facts: &mut Vec<KeptFact>) -> Option<Kept> {
+        self.windows.get(key)?.kept(&self.rules, now, facts)
+    }
+
+    /// The identity behind each realm.
+    #[must_use]
+    pub fn identities(&self) -> HashMap<Realm, Identity> {
+        self.realms.all()
+    }
+
+    /// Brings back a window with these facts, oldest first, of which those are
+    /// left out that can no longer be used. Returns how many it has: none
+    /// where the key has a window already, or no room is left.
+    pub fn restore(&self, key: WindowKey, kept: &Kept, facts: &[KeptFact], now: Time) -> usize {
+        let usable = |f: &&KeptFact| f.at <= now && f.at.within(self.rules.ttl, now);
+        let usable: Vec<KeptFact> = facts.iter().filter(usable).copied().collect();
+        let held = usable.len().min(self.rules.window_batches);
+        if held == 0 || self.windows() >= self.windows_max {
+            return 0;
+        }
+        let Entry::Vacant(place) = self.windows.entry(key) else {
+            return 0;
+        };
+        place.insert(Box::new(Window::restored(kept, &usable, &self.rules)));
+        self.windows_count.fetch_add(1, Ordering::Relaxed);
+        // Whoever was cut off by the restart sends its batches again.
+        if let Some(producer) = self.producers.of(key.producer, now) {
+            producer.trouble(now, self.rules.ttl);
+        }
+        held
     }
 
     /// Forgets what can no longer be used. Call it every few seconds.

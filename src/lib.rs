@@ -15,6 +15,7 @@ pub mod logging;
 pub mod metrics;
 pub mod ports;
 pub mod session;
+pub mod snapshot;
 pub mod timers;
 pub mod upstream;
 pub mod window;

@@ -11,6 +11,7 @@ use crate::ledger::Ledger;
 use crate::metrics::{DisconnectCause, EvictionReason, Metrics};
 use crate::ports;
 use crate::session::{Door, Shared};
+use crate::snapshot::{Keeper, Lifetime, StartError};
 use crate::upstream::{Brokers, Own};
 use crate::window::{Mode, Rules};
 use crate::workers::{Workers, new_runtime, ticks};
@@ -34,6 +35,10 @@ const TOPICS_MAX: usize = 100_000;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often such a refusal is told, for each port.
 const ACCEPT_TOLD_EVERY: Duration = Duration::from_secs(5);
+/// How long the end waits for the last snapshot.
+const LAST_SNAPSHOT_MAX: Duration = Duration::from_secs(10);
+/// The same for an end that is to be at once.
+const LAST_SNAPSHOT_MAX_FORCED: Duration = Duration::from_secs(1);
 
 /// How a run ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +65,9 @@ pub enum RunError {
     /// The operating system refused what every process needs.
     #[error("cannot start: {0}")]
     Start(#[from] io::Error),
+    /// State cannot be kept where the configuration says.
+    #[error(transparent)]
+    State(#[from] StartError),
 }
 
 /// A proxy that welcomes clients.
@@ -76,7 +84,7 @@ pub struct Started {
 ///
 /// # Errors
 ///
-/// Where a port cannot be bound or a thread cannot be made.
+/// Where a port cannot be bound, a thread cannot be made or state not be kept.
 pub fn run(config: Config) -> Result<Exit, RunError> {
     let runtime = new_runtime()?;
     runtime.block_on(async {
@@ -111,18 +119,24 @@ pub async fn serve(
     tracing::info!(address = %admin_address, "admin listens");
 
     let shared = Arc::new(share(config));
+    let lifetime = Arc::new(Lifetime::default());
+    let mut keeper = Keeper::start(&shared, &lifetime)?;
     let workers = Workers::start(&shared)?;
-    let view = Arc::new(ProxyView::new(Arc::clone(&shared), workers.clone()));
+    let view = ProxyView::new(Arc::clone(&shared), workers.clone(), lifetime);
+    let view = Arc::new(view);
     let mut tasks = JoinSet::new();
+    let (metrics, events) = (Arc::clone(&shared.metrics), Arc::clone(&shared.events));
+    let api = shared.config.admin.api;
+    let served = Arc::clone(&view);
+    tasks.spawn(async move { match admin::serve(admin, api, metrics, events, served).await {} });
+    if let Some(keeper) = &mut keeper {
+        keeper.settle().await;
+    }
     for (listener, door) in doors {
         tasks.spawn(accept(Arc::clone(&shared), workers.clone(), listener, door));
     }
     tasks.spawn(sweep(Arc::clone(&shared)));
     tasks.spawn(watch_upstream(Arc::clone(&shared)));
-    let (metrics, events) = (Arc::clone(&shared.metrics), Arc::clone(&shared.events));
-    let api = shared.config.admin.api;
-    let served = Arc::clone(&view);
-    tasks.spawn(async move { match admin::serve(admin, api, metrics, events, served).await {} });
     view.started();
     let address = shared.config.listen;
     tracing::info!(%address, "clients are welcome");
@@ -133,7 +147,14 @@ pub async fn serve(
     });
 
     end().await;
-    Ok(drain(&shared, end).await)
+    let exit = drain(&shared, end).await;
+    if let Some(keeper) = keeper {
+        keeper.end(match exit {
+            Exit::Drained => LAST_SNAPSHOT_MAX,
+            Exit::Forced => LAST_SNAPSHOT_MAX_FORCED,
+        });
+    }
+    Ok(exit)
 }
 
 /// Raises the soft limit of file descriptors to the hard one, and says where

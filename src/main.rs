@@ -11,7 +11,8 @@ use hapax::cli::{self, Cli, Command, ConfigCommand, DevArgs, PrintArgs, RunArgs,
 use hapax::config::settings::ConfigErrors;
 use hapax::config::{Config, document, schema};
 use hapax::metrics::{REVISION, RUSTC, VERSION};
-use hapax::{Exit, check, logging};
+use hapax::snapshot::StartError;
+use hapax::{Exit, RunError, check, logging};
 use serde_json::json;
 use tokio::runtime;
 
@@ -94,6 +95,10 @@ fn run(args: RunArgs) -> ExitCode {
         Ok(Exit::Forced) => {
             tracing::warn!("ended by a second signal before it had drained");
             ExitCode::from(FAILED)
+        }
+        Err(RunError::State(StartError::Directory(error))) => {
+            tracing::error!(%error, "configuration is not valid");
+            ExitCode::from(CONFIGURATION)
         }
         Err(error) => {
             tracing::error!(%error, "run failed");

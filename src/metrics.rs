@@ -105,6 +105,20 @@ metrics! {
     limit_reached: Labelled<Limit> = "hapax_limit_reached_total",
     /// Label values counted as other because their label is full. Raise metrics.maxTopics when it is the topic.
     label_overflows: Labelled<CappedLabel> = "hapax_label_overflows_total",
+    /// Snapshots written to state.dir. None although it is set means that no client has asked for metadata yet, that another hapax has the directory, or that writing fails: see the log.
+    snapshot_writes: IntCounter = "hapax_snapshot_writes_total",
+    /// Snapshots that could not be written. Clients are served on, but a restart finds old state: the log says what state.dir lacks.
+    snapshot_failures: IntCounter = "hapax_snapshot_failures_total",
+    /// When the newest snapshot was written, in seconds since 1970; 0 before the first. Alert when time() is far ahead of it while state.dir is set.
+    snapshot_last_success: IntGauge = "hapax_snapshot_last_success_timestamp_seconds",
+    /// Size of the newest snapshot. Give the volume three times as much: two exist while one is replaced, and up to three that could not be read are kept.
+    snapshot_bytes: IntGauge = "hapax_snapshot_bytes",
+    /// Acknowledgements in the newest snapshot. Only those younger than sequence.ttl are written: lower that to write less.
+    snapshot_facts: IntGauge = "hapax_snapshot_facts",
+    /// Acknowledgements of before the restart that were loaded. 0 after a restart with state.dir means that retries are left to the broker: the log says why.
+    snapshot_loaded_facts: IntGauge = "hapax_snapshot_loaded_facts",
+    /// Snapshots that could not be read and were set aside. hapax started empty: look at the file that the log names, then delete it.
+    snapshots_set_aside: IntCounter = "hapax_snapshots_set_aside_total",
     /// 1 after SIGTERM, while clients are served to their end. If it lasts, clients do not hang up.
     draining: IntGauge = "hapax_draining",
 }
@@ -148,6 +162,28 @@ impl Metrics {
     pub fn show_dev_upstream(&self) {
         let help = "Always 1, under hapax dev only: what clients write is kept in memory and gone with the process. Alert where it is scraped in production.";
         IntGauge::register(&self.registry, "hapax_dev_upstream_info", help).set(1);
+    }
+
+    /// The counters of what happened to batches and producers, by series: what
+    /// is worth knowing beyond the life of a process.
+    pub fn totals(&self) -> Vec<(String, u64)> {
+        self.add_up();
+        let plain = [
+            ("hapax_producer_ids_issued_total", &self.producer_ids_issued),
+            (
+                "hapax_producer_epoch_bumps_total",
+                &self.producer_epoch_bumps,
+            ),
+        ];
+        let mut totals: Vec<_> = plain
+            .map(|(name, counter)| (name.to_owned(), counter.get()))
+            .into();
+        totals.extend(self.verdicts.totals("hapax_verdicts_total"));
+        totals.extend(self.sequence_errors.totals("hapax_sequence_errors_total"));
+        totals.extend(self.gaps.totals("hapax_gaps_total"));
+        totals.extend(self.events.totals("hapax_events_total"));
+        totals.extend(self.fenced_producers.totals("hapax_fenced_producers_total"));
+        totals
     }
 
     /// The text exposition format, version 0.0.4.
@@ -531,6 +567,14 @@ impl<L: Label> Labelled<L> {
         &self.counters[value.index()]
     }
 
+    /// What each series of the family `name` has come to.
+    fn totals(&self, name: &str) -> impl Iterator<Item = (String, u64)> {
+        L::ALL.iter().map(move |value| {
+            let series = format!("{name}{{{}=\"{}\"}}", L::NAME, value.label());
+            (series, self.with(*value).get())
+        })
+    }
+
     fn of(counter: impl Fn(&'static str) -> IntCounter) -> Self {
         Self {
             counters: L::ALL.iter().map(|value| counter(value.label())).collect(),
@@ -876,6 +920,9 @@ mod tests {
             r#"hapax_window_evictions_total{reason="limit"}"#,
             "hapax_producer_epoch_bumps_total",
             "hapax_events_dropped_total",
+            "hapax_snapshot_failures_total",
+            "hapax_snapshots_set_aside_total",
+            "hapax_snapshot_last_success_timestamp_seconds",
             "hapax_draining",
         ] {
             assert_eq!(value(&metrics, series), Some(0), "{series}");
@@ -966,6 +1013,21 @@ mod tests {
 
         let series = series_count(&metrics);
         assert!(series <= 2000, "{series} series");
+    }
+
+    #[test]
+    fn totals_are_what_the_series_of_the_same_name_say() {
+        let metrics = Metrics::new(10);
+        let tally = metrics.tally();
+        tally.topic(&metrics.topic("a")).batch(Verdict::Gap, 3);
+        metrics.producer_epoch_bumps.inc();
+        metrics.gaps.with(GapKind::NeverSeen).inc_by(4);
+        let totals = metrics.totals();
+        for (series, count) in &totals {
+            assert_eq!(value(&metrics, series), Some(*count), "{series}");
+        }
+        let sum: u64 = totals.iter().map(|(_, count)| count).sum();
+        assert_eq!(sum, 1 + 1 + 4);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 mod alarm;
 mod end;
 mod identity;
+mod introduce;
 mod moment;
 mod outbox;
 mod pipeline;
@@ -218,7 +219,7 @@ impl Session {
             tally,
             realm: shared.ledger.realm(&authentication.identity()),
             link: shared.ledger.link(),
-            time: Time::of_age(now.age()),
+            time: shared.ledger.time_at(now.age()),
             info,
             client,
             upstream,
@@ -303,7 +304,7 @@ impl Session {
 
     fn look_at_clock(&mut self) {
         self.now = now(&self.shared.ledger);
-        self.time = Time::of_age(self.now.age());
+        self.time = self.shared.ledger.time_at(self.now.age());
     }
 
     /// A request has its answer, or will get none.

@@ -21,6 +21,7 @@
 mod attempt;
 mod fact;
 mod judge;
+mod keep;
 mod open;
 mod outcome;
 mod settle;
@@ -37,10 +38,11 @@ use std::time::Duration;
 
 pub use attempt::{AttemptId, OPEN_MAX};
 pub use fact::{Ack, AckedBy};
+pub use keep::{Kept, KeptFact};
 pub use outcome::{Outcome, classify};
 pub use settle::{Sender, Settled};
 
-/// Seconds since the process started; all the time a window needs.
+/// Seconds since a while before the process started; all the time a window needs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Time(pub u32);
 
@@ -64,7 +66,7 @@ pub struct Link(pub NonZeroU32);
 
 /// Who a client has proven to be; equal for two sessions exactly when one may
 /// be given the answers that the other earned (SEMANTICS 7.3, A5).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Realm(pub NonZeroU32);
 
 /// How many replicas must have a batch before the broker answers.

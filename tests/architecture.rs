@@ -36,20 +36,26 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("workers", &["session", "timers"]),
     (
+        "snapshot",
+        &["ids", "ledger", "metrics", "session", "window"],
+    ),
+    (
         "admin",
         &[
-            "cli", "config", "events", "ids", "metrics", "session", "window", "workers",
+            "cli", "config", "events", "ids", "metrics", "session", "snapshot", "window", "workers",
         ],
     ),
     (
         "check",
-        &["admin", "cli", "config", "ids", "ports", "upstream", "wire"],
+        &[
+            "admin", "cli", "config", "ids", "ports", "snapshot", "upstream", "wire",
+        ],
     ),
     (
         "listen",
         &[
-            "admin", "config", "events", "ledger", "metrics", "ports", "session", "upstream",
-            "window", "workers",
+            "admin", "config", "events", "ledger", "metrics", "ports", "session", "snapshot",
+            "upstream", "window", "workers",
         ],
     ),
 ];
@@ -64,6 +70,7 @@ const PURE: &[&str] = &[
     "src/session/moment.rs",
     "src/session/pipeline.rs",
     "src/session/identity.rs",
+    "src/snapshot/format.rs",
 ];
 const IMPURE: &[&str] = &[
     "tokio",

@@ -19,8 +19,8 @@ mod model;
 
 use hapax::ids::{BatchId, Epoch, NodeId, ProducerId, Sequence};
 use hapax::window::{
-    Ack, Acks, Action, Arrival, AttemptId, Class, Link, Mode, OPEN_MAX, Outcome, Realm, Rules,
-    Sender, Time, Verdict, Window, classify,
+    Ack, Acks, Action, Arrival, AttemptId, Class, Kept, KeptFact, Link, Mode, OPEN_MAX, Outcome,
+    Realm, Rules, Sender, Time, Verdict, Window, classify,
 };
 use model::{Decision, Model};
 use proptest::prelude::*;
@@ -52,6 +52,11 @@ enum Step {
         seconds: u32,
     },
     Forget,
+    /// What would outlive the process is written down.
+    Save,
+    /// The process is killed; the next one finds what was written down last,
+    /// however long ago that was.
+    Restart,
 }
 
 #[derive(Clone, Debug)]
@@ -95,6 +100,7 @@ fn step() -> impl Strategy<Value = Step> {
         } else {
             Step::Pass { seconds: 0 }
         }),
+        1 => prop::bool::ANY.prop_map(|saves| if saves { Step::Save } else { Step::Restart }),
     ]
 }
 
@@ -425,9 +431,18 @@ impl Account {
     }
 }
 
+/// What was written down of a window, and what was earned by then.
+#[derive(Clone)]
+struct Saved {
+    kept: Kept,
+    facts: Vec<KeptFact>,
+    earned: Vec<Earned>,
+}
+
 /// A window, and what is told of it.
 struct World {
     window: Window,
+    saved: Option<Saved>,
     rules: Rules,
     base: i32,
     now: u32,
@@ -441,6 +456,7 @@ impl World {
     fn new(rules: Rules, base: i32) -> Self {
         Self {
             window: Window::new(Time(0)),
+            saved: None,
             rules,
             base,
             now: 0,
@@ -473,10 +489,46 @@ impl World {
                     self.window.forget();
                     self.account.earned.clear();
                 }
+                Step::Save => self.save(),
+                Step::Restart => self.restart(),
             }
             self.check_bounds()?;
         }
         Ok(())
+    }
+
+    fn save(&mut self) {
+        let mut facts = Vec::new();
+        let kept = self.window.kept(&self.rules, Time(self.now), &mut facts);
+        self.saved = kept.map(|kept| Saved {
+            kept,
+            facts,
+            earned: self.account.earned.clone(),
+        });
+    }
+
+    /// No session of before is left, so nothing is settled any more. What was
+    /// earned when it was written down stays earned, whatever came after.
+    fn restart(&mut self) {
+        self.flights.clear();
+        self.landed.clear();
+        self.account = Account {
+            log_start: -1,
+            end: self.account.end,
+            ..Account::default()
+        };
+        let now = self.now;
+        let Some(saved) = &mut self.saved else {
+            self.window = Window::new(Time(now));
+            return;
+        };
+        let fresh = |at: u32| now - at <= TTL_S;
+        saved.facts.retain(|fact| fresh(fact.at.0));
+        self.window = Window::restored(&saved.kept, &saved.facts, &self.rules);
+        self.account.epoch = Some(saved.kept.epoch.0);
+        self.account.log_start = saved.kept.log_start.unwrap_or(-1);
+        let all = saved.earned.iter().filter(|e| e.acks == Acks::All);
+        self.account.earned = all.filter(|e| e.realm.is_some()).copied().collect();
     }
 
     fn arrival(&self, coming: &Coming) -> (Name, Arrival) {

@@ -65,6 +65,14 @@ impl View for Fixed {
         }]
     }
 
+    fn totals(&self) -> TotalsPage {
+        TotalsPage {
+            since_unix_seconds: 1_700_000_000,
+            starts: 2,
+            totals: [("hapax_gaps_total".to_owned(), 3)].into(),
+        }
+    }
+
     fn config(&self) -> ConfigPage {
         ConfigPage {
             config: json!({ "workers": 3 }),
@@ -256,6 +264,11 @@ async fn lists_are_json_and_bounded() {
     assert_eq!(connections["connections"][0]["in_flight"], 1);
     let brokers = world.json("/api/v1/brokers").await;
     assert_eq!(brokers["brokers"][0]["port"], 19_093);
+    let totals = world.json("/api/v1/totals").await;
+    assert_eq!(
+        (&totals["starts"], &totals["totals"]["hapax_gaps_total"]),
+        (&2.into(), &3.into())
+    );
     let config = world.json("/api/v1/config").await;
     assert_eq!(config["config"]["workers"], 3);
     assert_eq!(config["origins"]["workers"], "flag --workers");

@@ -1,8 +1,9 @@
 //! What the admin server shows of the proxy.
 
-use super::{BrokerRow, ConfigPage, ConnectionRow, Health, ProducerRow, Reason, View};
+use super::{BrokerRow, ConfigPage, ConnectionRow, Health, ProducerRow, Reason, TotalsPage, View};
 
 use crate::session::{Info, Shared};
+use crate::snapshot::Lifetime;
 use crate::window::Time;
 use crate::workers::Workers;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,16 +25,18 @@ pub struct ProxyView {
     shared: Arc<Shared>,
     workers: Workers,
     started: AtomicBool,
+    lifetime: Arc<Lifetime>,
 }
 
 impl ProxyView {
     /// A view of a proxy that has not bound its ports yet.
     #[must_use]
-    pub fn new(shared: Arc<Shared>, workers: Workers) -> Self {
+    pub fn new(shared: Arc<Shared>, workers: Workers, lifetime: Arc<Lifetime>) -> Self {
         Self {
             shared,
             workers,
             started: AtomicBool::new(false),
+            lifetime,
         }
     }
 
@@ -130,6 +133,15 @@ impl View for ProxyView {
                 present: !broker.vanished,
             })
             .collect()
+    }
+
+    fn totals(&self) -> TotalsPage {
+        let lifetime = self.lifetime.totals(&self.shared.metrics);
+        TotalsPage {
+            since_unix_seconds: lifetime.since,
+            starts: lifetime.starts,
+            totals: lifetime.totals,
+        }
     }
 
     fn config(&self) -> ConfigPage {

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use crate::cli::UnknownVariable;
 use crate::config::HostPort;
 use crate::ports;
+use crate::snapshot::DirectoryError;
 use crate::upstream::Broker;
 use crate::wire::frame::Stranger;
 
@@ -168,6 +169,17 @@ pub(super) fn taken(flag: &str, which: &str, first: SocketAddr, error: &io::Erro
         severity: Severity::Configuration,
         message: format!("hapax cannot listen on {which} ({error})"),
         advice: ports::advice(flag, first, error.kind()),
+    }
+}
+
+/// A directory that state cannot be kept in.
+pub(super) fn of_state(error: &DirectoryError) -> Problem {
+    Problem {
+        code: "state_dir",
+        severity: Severity::Configuration,
+        message: error.to_string(),
+        // The message says it.
+        advice: String::new(),
     }
 }
 

@@ -109,7 +109,7 @@ impl Contents {
                 Ok(value) => all = value,
                 Err(error) => return self.error(node, FileError::Value(key.path, error)),
             },
-            (Content::Null, Kind::Host) => {}
+            (Content::Null, Kind::Host | Kind::Directory) => {}
             (Content::List(list), Kind::Servers) => {
                 items = list.iter().map(item).collect();
             }

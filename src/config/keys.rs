@@ -39,6 +39,8 @@ pub enum Kind {
     Ports,
     /// A host, or none.
     Host,
+    /// A directory, or none.
+    Directory,
     /// Ports by node id.
     Slots,
     /// A time, zero too.
@@ -269,6 +271,23 @@ pub static KEYS: &[Key] = &[
         doc: "Topics that have series of their own; the others are `other`.",
     },
     Key {
+        path: "state.dir",
+        flag: "state-dir",
+        heading: OPERATION,
+        kind: Kind::Directory,
+        default: "",
+        doc: "Directory for what a restart should not lose: acknowledgements, the ports of brokers, \
+              totals. One for each hapax; without it a restart starts empty.",
+    },
+    Key {
+        path: "state.interval",
+        flag: "state-interval",
+        heading: OPERATION,
+        kind: Kind::Wait,
+        default: "10s",
+        doc: "How often that is written.",
+    },
+    Key {
         path: "workers",
         flag: "workers",
         heading: OPERATION,
@@ -335,6 +354,7 @@ impl Kind {
             Self::Listen => "ADDRESS:PORT",
             Self::Ports => "FIRST-LAST",
             Self::Host => "HOST",
+            Self::Directory => "DIRECTORY",
             Self::Slots => "ID=PORT,…",
             Self::Time | Self::Wait => "TIME",
             Self::Count(_) => "N",
@@ -356,6 +376,7 @@ impl Kind {
             Self::Listen => "ADDRESS:PORT, such as 127.0.0.1:19092".to_owned(),
             Self::Ports => "FIRST-LAST, such as 19093-19192".to_owned(),
             Self::Host => "a name or an address, or null".to_owned(),
+            Self::Directory => "a path such as /var/lib/hapax, or null".to_owned(),
             Self::Slots => "a map of ID: PORT, such as {1: 19093}".to_owned(),
             Self::Time => "a time such as 300ms, 5s, 10m or 1h".to_owned(),
             Self::Wait => "a time above 0, such as 300ms, 5s, 10m or 1h".to_owned(),

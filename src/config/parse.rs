@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -209,6 +210,13 @@ pub fn parse_host(text: &str) -> Result<Option<String>, ParseError> {
     Ok(Some(text.to_owned()).filter(|host| !host.is_empty()))
 }
 
+/// A path; none when it is empty.
+pub fn parse_directory(text: &str) -> Option<PathBuf> {
+    Some(text.trim())
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
+}
+
 /// A whole number and its unit: ms, s, m or h; a 0 needs none.
 pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
     let bad = || ParseError::Duration(text.to_owned());
@@ -412,6 +420,13 @@ mod tests {
         for text in ["kafka:19092", "[::1]:1", "http://kafka", "a b", "a,b"] {
             assert!(parse_host(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_directory_is_a_path_as_it_is() {
+        let path = parse_directory(" /var/lib/hapax state ").unwrap();
+        assert_eq!(path, PathBuf::from("/var/lib/hapax state"));
+        assert_eq!(parse_directory(" "), None);
     }
 
     #[test]

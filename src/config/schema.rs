@@ -62,7 +62,7 @@ fn of_kind(kind: &Kind) -> Json {
             { "type": "string", "pattern": "^[0-9]{1,5}(-[0-9]{1,5})?$" },
             port(),
         ]}),
-        Kind::Host => json!({ "type": ["string", "null"] }),
+        Kind::Host | Kind::Directory => json!({ "type": ["string", "null"] }),
         Kind::Time => json!({ "anyOf": [
             { "type": "string", "pattern": "^([0-9]+(ms|s|m|h)|0)$" },
             { "const": 0 },

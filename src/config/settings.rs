@@ -18,7 +18,7 @@ use super::keys::{KEYS, Key, Kind};
 use super::value::{FromValue, Value};
 use super::{
     AddressMap, AdminConfig, Config, Conflict, Limits, LogConfig, ParseError, SequenceConfig,
-    Timeouts,
+    StateConfig, Timeouts,
 };
 
 /// The effective configuration: what every key is, and who says so.
@@ -301,6 +301,10 @@ impl Settings {
             admin: AdminConfig {
                 listen: self.get("admin.listen"),
                 api: self.choice("admin.api"),
+            },
+            state: StateConfig {
+                directory: self.get("state.dir"),
+                interval: self.get("state.interval"),
             },
             workers: match self.get("workers") {
                 0 => workers_for(thread::available_parallelism().map_or(1, NonZeroUsize::get)),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::PossibleValue;
@@ -11,8 +12,8 @@ use serde_json::{Map, Value as Json};
 
 use super::keys::{self, Kind};
 use super::{
-    HostPort, Mapping, ParseError, parse_duration, parse_host, parse_level, parse_listen,
-    parse_node_slot, parse_port_range,
+    HostPort, Mapping, ParseError, parse_directory, parse_duration, parse_host, parse_level,
+    parse_listen, parse_node_slot, parse_port_range,
 };
 
 /// What a key was set to. A key has the variant of its [`Kind`].
@@ -28,6 +29,8 @@ pub enum Value {
     Ports(RangeInclusive<u16>),
     /// [`Kind::Host`].
     Host(Option<String>),
+    /// [`Kind::Directory`].
+    Directory(Option<PathBuf>),
     /// [`Kind::Slots`].
     Slots(Vec<(i32, u16)>),
     /// [`Kind::Time`] and [`Kind::Wait`].
@@ -51,6 +54,7 @@ impl Kind {
             Self::Listen => Value::Listen(parse_listen(text)?),
             Self::Ports => Value::Ports(parse_port_range(text)?),
             Self::Host => Value::Host(parse_host(text)?),
+            Self::Directory => Value::Directory(parse_directory(text)),
             Self::Slots => Value::Slots(vec![parse_node_slot(text)?]),
             Self::Time | Self::Wait => Value::Time(parse_duration(text)?),
             Self::Count(_) | Self::Bytes(_) => Value::Count(self.parse_count(text)?),
@@ -78,6 +82,7 @@ impl Kind {
             Self::Mappings => Value::Mappings(Vec::new()),
             Self::Slots => Value::Slots(Vec::new()),
             Self::Host => Value::Host(None),
+            Self::Directory => Value::Directory(None),
             _ => Value::Servers(Vec::new()),
         }
     }
@@ -134,6 +139,7 @@ impl Value {
             Self::Listen(address) => address.to_string().into(),
             Self::Ports(ports) => format!("{}-{}", ports.start(), ports.end()).into(),
             Self::Host(host) => host.clone().into(),
+            Self::Directory(path) => path.as_ref().map(|path| path.to_string_lossy()).into(),
             Self::Slots(slots) => {
                 let slots: BTreeMap<_, _> = slots.iter().copied().collect();
                 let pairs = slots.into_iter();
@@ -240,6 +246,7 @@ from_value! {
     Value::Listen(address) => address: SocketAddr,
     Value::Ports(ports) => ports: RangeInclusive<u16>,
     Value::Host(host) => host: Option<String>,
+    Value::Directory(path) => path: Option<PathBuf>,
     Value::Slots(slots) => slots: Vec<(i32, u16)>,
     Value::Time(time) => time: Duration,
     Value::Count(count) => count: usize,

@@ -2,6 +2,7 @@
 
 use crate::window::Realm;
 use dashmap::DashMap;
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -52,6 +53,11 @@ impl Realms {
             Realm(NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN))
         });
         Some(made)
+    }
+
+    pub(super) fn all(&self) -> HashMap<Realm, Identity> {
+        let realms = self.map.iter();
+        realms.map(|e| (*e.value(), e.key().clone())).collect()
     }
 }
 

@@ -7,12 +7,14 @@
 use super::Map;
 use crate::ids::{TopicId, TopicKey};
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The share of the limit that topics may take which no broker has confirmed,
 /// as a divisor.
 const UNCONFIRMED_SHARE: usize = 10;
+/// The same for topics that a process before this one knew.
+const RESTORED_SHARE: usize = 20;
 
 /// A topic as a request names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +43,7 @@ pub struct Topics {
     by_id: Map<TopicId, TopicKey>,
     known: RwLock<Known>,
     version: AtomicU32,
+    retired: AtomicU64,
 }
 
 /// The topics that have a key. Keys are never given twice.
@@ -62,6 +65,7 @@ impl Topics {
             by_id: Map::default(),
             known: RwLock::default(),
             version: AtomicU32::new(0),
+            retired: AtomicU64::new(0),
         }
     }
 
@@ -117,6 +121,41 @@ impl Topics {
         }
     }
 
+    /// The key of a topic that a process before this one wrote to; `None` where
+    /// it cannot be the one that is meant today, or no room is left.
+    ///
+    /// A topic with an id is found by its id alone: its name may be another
+    /// topic's by now, and leads here once a Metadata answer says so.
+    pub fn restore(&self, name: Option<&str>, id: Option<TopicId>) -> Option<TopicKey> {
+        let topic = Topic {
+            name: name.map(Into::into),
+            id,
+            confirmed: false,
+        };
+        match (id, name) {
+            (Some(id), _) => {
+                if let Some(key) = self.by_id.get(&id) {
+                    return Some(*key);
+                }
+                let new = self.add_restored(topic)?;
+                Some(*self.by_id.entry(id).or_insert(new))
+            }
+            (None, Some(name)) => {
+                if let Some(key) = self.by_name.get(name.as_bytes()).map(|key| *key) {
+                    return self.get(key).id.is_none().then_some(key);
+                }
+                let new = self.add_restored(topic)?;
+                Some(*self.by_name.entry(name.as_bytes().into()).or_insert(new))
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// Grows whenever an incarnation of a topic is found to be gone.
+    pub(super) fn retired(&self) -> u64 {
+        self.retired.load(Ordering::Relaxed)
+    }
+
     /// A Metadata answer said that this name has this id.
     pub fn learn(&self, name: &str, id: TopicId) {
         let known = self.by_id.get(&id).map(|key| *key);
@@ -156,9 +195,16 @@ impl Topics {
     /// This incarnation of the topic is gone: the next batch for it starts a
     /// new one.
     pub fn retire(&self, key: TopicKey) {
+        if self.give_up(key) {
+            self.retired.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether there was such a topic.
+    fn give_up(&self, key: TopicKey) -> bool {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let Some(topic) = known.by_key.remove(&key) else {
-            return;
+            return false;
         };
         known.unconfirmed -= usize::from(!topic.confirmed);
         drop(known);
@@ -169,6 +215,7 @@ impl Topics {
             self.by_id.remove_if(&id, |_, k| *k == key);
         }
         self.version.fetch_add(1, Ordering::Release);
+        true
     }
 
     /// All of them are gone: this is another cluster.
@@ -197,7 +244,7 @@ impl Topics {
         known.unswept = known.next;
         drop(known);
         for key in unused {
-            self.retire(key);
+            self.give_up(key);
         }
     }
 
@@ -230,6 +277,16 @@ impl Topics {
         if changed {
             self.version.fetch_add(1, Ordering::Release);
         }
+    }
+
+    /// Leaves room for the topics that are written to today.
+    fn add_restored(&self, topic: Topic) -> Option<TopicKey> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let unconfirmed = known.unconfirmed;
+        drop(known);
+        (unconfirmed <= self.limit / RESTORED_SHARE)
+            .then(|| self.add(topic))
+            .flatten()
     }
 
     fn add(&self, topic: Topic) -> Option<TopicKey> {
@@ -327,6 +384,49 @@ mod tests {
         assert_eq!(topics.key(TopicName::Name(b"orders")), Some(key));
         topics.sweep(&HashSet::from([key]));
         assert_eq!(topics.key(TopicName::Name(b"orders")), Some(key));
+    }
+
+    #[test]
+    fn a_restored_topic_with_an_id_is_found_by_that_id_alone() {
+        let topics = Topics::new(100);
+        let restored = topics.restore(Some("orders"), Some(id(1))).unwrap();
+        assert_eq!(topics.key(TopicName::Id(id(1))), Some(restored));
+        assert_ne!(topics.key(TopicName::Name(b"orders")), Some(restored));
+        topics.learn("orders", id(1));
+        assert_eq!(topics.key(TopicName::Name(b"orders")), Some(restored));
+        topics.learn("orders", id(2));
+        assert_ne!(topics.key(TopicName::Name(b"orders")), Some(restored));
+    }
+
+    #[test]
+    fn a_restored_topic_without_an_id_is_another_one_once_the_name_has_an_id() {
+        let topics = Topics::new(100);
+        let restored = topics.restore(Some("orders"), None).unwrap();
+        assert_eq!(topics.key(TopicName::Name(b"orders")), Some(restored));
+        topics.learn("orders", id(1));
+        assert_ne!(topics.key(TopicName::Name(b"orders")), Some(restored));
+        assert_eq!(topics.restore(Some("orders"), None), None);
+        assert_eq!(topics.restore(None, None), None);
+    }
+
+    #[test]
+    fn restored_topics_leave_room_for_those_of_today() {
+        let topics = Topics::new(100);
+        let made = |n: u8| topics.restore(Some("t"), Some(id(n))).is_some();
+        assert_eq!((1..=100).filter(|n| made(*n)).count(), 6);
+        assert!(topics.key(TopicName::Name(b"today")).is_some());
+    }
+
+    #[test]
+    fn a_topic_that_is_gone_is_counted_and_one_that_nobody_writes_to_is_not() {
+        let topics = Topics::new(100);
+        let key = topics.key(TopicName::Name(b"orders")).unwrap();
+        assert!(topics.key(TopicName::Name(b"other")).is_some());
+        topics.retire(key);
+        topics.retire(key);
+        topics.sweep(&HashSet::new());
+        topics.sweep(&HashSet::new());
+        assert_eq!(topics.retired(), 1);
     }
 
     /// A topic is deleted while its producer goes on: every answer 100.

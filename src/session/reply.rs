@@ -293,11 +293,7 @@ impl Session {
         version: i16,
         frame: &[u8],
     ) -> Result<Option<Bytes>, End> {
-        let mut guide = Guide {
-            shared: &self.shared,
-            host: &self.advertised,
-            nodes: Vec::new(),
-        };
+        let mut guide = Guide::new(&self.shared, &self.advertised);
         addresses::rewrite(api_key, version, frame, &mut guide)
             .map_err(|error| self.malformed(Side::Upstream, error))
     }
@@ -375,10 +371,21 @@ fn needs_whole(owed: &Owed, len: usize) -> bool {
 }
 
 /// Shows clients the way, and learns it.
-struct Guide<'a> {
+pub(super) struct Guide<'a> {
     shared: &'a Shared,
     host: &'a Arc<str>,
     nodes: Vec<NodeId>,
+}
+
+impl<'a> Guide<'a> {
+    /// One that tells clients this host.
+    pub(super) fn new(shared: &'a Shared, host: &'a Arc<str>) -> Self {
+        Self {
+            shared,
+            host,
+            nodes: Vec::new(),
+        }
+    }
 }
 
 impl Directory for Guide<'_> {

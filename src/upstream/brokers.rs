@@ -65,7 +65,9 @@ struct State {
 
 struct Slot {
     node: NodeId,
-    address: HostPort,
+    /// `None` while the slot is only kept for the node, which the cluster has
+    /// not listed yet.
+    address: Option<HostPort>,
     vanished: Option<Instant>,
 }
 
@@ -110,11 +112,15 @@ impl Brokers {
         };
         state.homeless.remove(&node);
         match &mut state.slots[at] {
-            Some(slot) if slot.node == node => {
-                slot.vanished = None;
-                if slot.address.host != host || slot.address.port != port {
-                    tracing::info!(%node, from = %slot.address, host, port, "broker moved");
-                    slot.address = address(host, port);
+            Some(Slot {
+                node: owner,
+                address: Some(known),
+                vanished,
+            }) if *owner == node => {
+                *vanished = None;
+                if known.host != host || known.port != port {
+                    tracing::info!(%node, from = %known, host, port, "broker moved");
+                    *known = address(host, port);
                 }
             }
             slot => {
@@ -122,12 +128,58 @@ impl Brokers {
                 tracing::info!(%node, host, port, local, "broker has a port");
                 *slot = Some(Slot {
                     node,
-                    address: address(host, port),
+                    address: Some(address(host, port)),
                     vanished: None,
                 });
             }
         }
         Learned::Port(self.port(at))
+    }
+
+    /// The port of each node that has one, be it only kept for it.
+    #[must_use]
+    pub fn ports(&self) -> Vec<(NodeId, u16)> {
+        let state = self.state();
+        let slots = state.slots.iter().enumerate();
+        let taken = slots.filter_map(|(at, slot)| Some((slot.as_ref()?.node, self.port(at))));
+        taken.collect()
+    }
+
+    /// Keeps the ports that nodes had before a restart, as if they had
+    /// vanished just now: a node that is listed again finds its own. Until
+    /// then such a port leads to the bootstrap servers, as any without a
+    /// broker does. What is taken or fixed by now stays as it is.
+    pub fn keep(&self, ports: &[(NodeId, u16)], now: Instant) -> usize {
+        let mut state = self.state();
+        let mut kept = 0;
+        for (node, port) in ports {
+            let Some(at) = port.checked_sub(self.first_port).map(usize::from) else {
+                continue;
+            };
+            let fixed = self.fixed.contains_key(node) || self.fixed.values().any(|f| *f == at);
+            let housed = state.slots.iter().flatten().any(|slot| slot.node == *node);
+            match state.slots.get_mut(at) {
+                Some(free @ None) if !fixed && !housed => {
+                    *free = Some(Slot {
+                        node: *node,
+                        address: None,
+                        vanished: Some(now),
+                    });
+                    kept += 1;
+                }
+                _ => {}
+            }
+        }
+        kept
+    }
+
+    /// Gives up the ports that are only kept: this is another cluster.
+    pub fn keep_none(&self) {
+        for slot in &mut self.state().slots {
+            if slot.as_ref().is_some_and(|slot| slot.address.is_none()) {
+                *slot = None;
+            }
+        }
     }
 
     /// The cluster listed all of its brokers: the others have vanished.
@@ -137,7 +189,7 @@ impl Brokers {
         for slot in state.slots.iter_mut().flatten() {
             if nodes.contains(&slot.node) {
                 slot.vanished = None;
-            } else if slot.vanished.is_none() {
+            } else if slot.vanished.is_none() && slot.address.is_some() {
                 tracing::info!(node = %slot.node, "broker is no longer listed");
                 slot.vanished = Some(now);
             }
@@ -169,7 +221,7 @@ impl Brokers {
         let known = slot.and_then(|at| {
             let state = self.state();
             let slot = state.slots.get(at)?.as_ref()?;
-            Some((slot.node, slot.address.clone()))
+            Some((slot.node, slot.address.clone()?))
         });
         let Some((node, address)) = known else {
             return self.bootstrap();
@@ -190,6 +242,7 @@ impl Brokers {
                 address,
                 vanished,
             } = slot.as_ref()?;
+            let address = address.as_ref()?;
             Some(self.broker(*node, address, Some(self.port(at)), vanished.is_some()))
         });
         let homeless = state
@@ -353,6 +406,47 @@ mod tests {
         learn(&b, 0, start);
         let late = start + Duration::from_secs(601);
         assert_eq!(learn(&b, 5, late), Learned::Exhausted(true));
+    }
+
+    #[test]
+    fn a_node_that_collided_has_its_port_again_after_a_restart() {
+        let now = Instant::now();
+        let before = brokers(100..=102, &[]);
+        learn(&before, 3, now);
+        learn(&before, 0, now);
+        let after = brokers(100..=102, &[]);
+        assert_eq!(after.keep(&before.ports(), now), 2);
+        assert_eq!(learn(&after, 0, now), Learned::Port(101));
+        assert_eq!(learn(&after, 6, now), Learned::Port(102));
+        assert_eq!(learn(&after, 3, now), Learned::Port(100));
+        let without = brokers(100..=102, &[]);
+        assert_eq!(learn(&without, 0, now), Learned::Port(100), "as without it");
+    }
+
+    #[test]
+    fn a_kept_port_leads_to_the_bootstrap_servers_and_is_given_on_after_the_grace_time() {
+        let start = Instant::now();
+        let b = brokers(100..=100, &[]);
+        assert_eq!(b.keep(&[(node(0), 100)], start), 1);
+        assert_eq!(b.target(100), b.bootstrap());
+        assert!(b.all().is_empty());
+        assert_eq!(b.ports(), [(node(0), 100)]);
+        assert_eq!(learn(&b, 5, start), Learned::Exhausted(true));
+        let late = start + Duration::from_secs(600);
+        assert_eq!(learn(&b, 5, late), Learned::Port(100));
+    }
+
+    #[test]
+    fn what_is_taken_fixed_or_outside_is_not_kept() {
+        let now = Instant::now();
+        let b = brokers(100..=103, &[(7, 100)]);
+        assert_eq!(learn(&b, 1, now), Learned::Port(101));
+        let ports = [(0, 100), (7, 102), (2, 101), (1, 102), (4, 99), (5, 104)];
+        let ports = ports.map(|(id, port)| (node(id), port));
+        assert_eq!(b.keep(&ports, now), 0);
+        assert_eq!(b.keep(&[(node(8), 103)], now), 1);
+        b.keep_none();
+        assert_eq!(b.ports(), [(node(1), 101)]);
     }
 
     #[test]

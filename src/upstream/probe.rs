@@ -7,8 +7,9 @@ use crate::wire::frame::{self, FrameError, Stranger};
 use crate::wire::metadata::{self, Cluster};
 use crate::wire::{WireError, sasl};
 use bytes::{BufMut, BytesMut};
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
-    ApiVersionsRequest, MetadataRequest, RequestHeader, SaslHandshakeRequest,
+    ApiVersionsRequest, MetadataRequest, RequestHeader, SaslHandshakeRequest, TopicName,
 };
 use kafka_protocol::protocol::{Encodable, Request, StrBytes};
 use std::io::{self, ErrorKind};
@@ -181,6 +182,28 @@ impl Conversation {
         let request = MetadataRequest::default().with_topics(Some(Vec::new()));
         let answer = self.ask(version, &request).await?;
         Ok(metadata::cluster(version, &answer)?)
+    }
+
+    /// The answer to Metadata for these topics, none of which is made by it.
+    /// Without any it shows the cluster alone.
+    ///
+    /// # Errors
+    ///
+    /// Where no answer comes in time.
+    pub async fn describe(
+        &mut self,
+        version: i16,
+        topics: &[String],
+    ) -> Result<Vec<u8>, ProbeError> {
+        let topics = topics.iter().map(|name| {
+            let name = StrBytes::from_string(name.clone());
+            MetadataRequestTopic::default().with_name(Some(TopicName(name)))
+        });
+        let request = MetadataRequest::default()
+            .with_topics(Some(topics.collect()))
+            // Older versions cannot say so, and ask for no topic.
+            .with_allow_auto_topic_creation(version < 4);
+        self.ask(version, &request).await
     }
 
     /// The SASL mechanisms of the listener; `None` where it wants no SASL.

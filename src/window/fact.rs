@@ -30,6 +30,9 @@ impl AckedBy {
     pub const ALL: Self = Self(0);
     /// A leader that is not known, or is no longer leader (`acks=1`).
     pub const NOBODY: Self = Self(1);
+    /// All in-sync replicas, as a process before this one was told: batches
+    /// may have followed of which nothing is known here.
+    pub const ALL_BEFORE: Self = Self(u32::MAX);
 
     /// The leader alone (`acks=1`).
     #[must_use]
@@ -39,9 +42,14 @@ impl AckedBy {
         })
     }
 
+    /// Whether no failover loses the batch.
+    pub(super) fn is_all(self) -> bool {
+        self == Self::ALL || self == Self::ALL_BEFORE
+    }
+
     /// The same, unless a batch goes to another broker than this leader.
     pub(super) fn unless_moved_to(self, node: Option<NodeId>) -> Self {
-        if self == Self::ALL || self == Self::leader(node) {
+        if self.is_all() || self == Self::leader(node) {
             self
         } else {
             Self::NOBODY
@@ -83,9 +91,15 @@ impl Fact {
         self.same_range(b) && self.crc == b.crc && self.len == b.len
     }
 
+    /// Whether a process before this one learned it: what came after it may
+    /// not be known here, so that nothing is missing because it is not.
+    pub(super) fn is_restored(&self) -> bool {
+        self.acked_by == AckedBy::ALL_BEFORE
+    }
+
     /// Whether it says nothing that a [`Kept`] leaves out.
     fn is_plain(&self) -> bool {
-        self.append_time == NO_TIME && self.acked_by == AckedBy::ALL
+        self.append_time == NO_TIME && self.acked_by.is_all()
     }
 }
 
@@ -94,7 +108,8 @@ impl Fact {
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     first: Sequence,
-    count: u32,
+    /// The count, and [`RESTORED`] where the fact is a restored one.
+    count_and_origin: u32,
     crc: u32,
     len: u32,
     at: Time,
@@ -104,11 +119,14 @@ struct Kept {
 
 const _: () = assert!(size_of::<Option<Kept>>() == 28);
 
+/// No batch has so many records: the wire's count is an `i32`.
+const RESTORED: u32 = 1 << 31;
+
 impl Kept {
     fn of(fact: &Fact) -> Self {
         Self {
             first: fact.first,
-            count: fact.count,
+            count_and_origin: fact.count | if fact.is_restored() { RESTORED } else { 0 },
             crc: fact.crc,
             len: fact.len,
             at: fact.at,
@@ -116,16 +134,24 @@ impl Kept {
         }
     }
 
+    fn count(&self) -> u32 {
+        self.count_and_origin & !RESTORED
+    }
+
     fn fact(&self, append_time: i64, acked_by: AckedBy) -> Fact {
         Fact {
             first: self.first,
-            count: self.count,
+            count: self.count(),
             crc: self.crc,
             len: self.len,
             offset: i64::from_ne_bytes(self.offset),
             append_time,
             at: self.at,
-            acked_by,
+            acked_by: if self.count_and_origin & RESTORED == 0 {
+                acked_by
+            } else {
+                AckedBy::ALL_BEFORE
+            },
         }
     }
 }
@@ -256,7 +282,7 @@ impl Ring {
     pub(super) fn ranges_are_all(&self, is: impl Fn(Sequence, u32) -> bool) -> bool {
         let mut near = self.newest.iter().map_while(Option::as_ref);
         let mut older = self.older().into_iter().flatten();
-        near.all(|f| is(f.first, f.count)) && older.all(|f| is(f.first, f.count))
+        near.all(|f| is(f.first, f.count())) && older.all(|f| is(f.first, f.count))
     }
 
     /// Whether a fact about a lower sequence has this offset or a higher one.
@@ -396,6 +422,7 @@ mod tests {
             at: Time(u32::try_from(numbers.below(9)).unwrap()),
             acked_by: match numbers.below(6) {
                 0 => AckedBy::NOBODY,
+                2 => AckedBy::ALL_BEFORE,
                 1 => AckedBy::leader(NodeId::from_wire(node)),
                 _ => AckedBy::ALL,
             },

@@ -221,7 +221,7 @@ impl Window {
         let acked = self
             .acked
             .last()
-            .filter(|_| self.epoch == Some(batch.epoch))
+            .filter(|f| self.epoch == Some(batch.epoch) && !f.is_restored())
             .map(|f| f.end());
         self.open
             .iter()
@@ -253,7 +253,9 @@ impl Window {
             return Predecessor::Settled;
         }
         let mut found = None;
-        let mut earlier = in_epoch && self.acked.iter().any(|f| batch.first.distance(f.first) > 0);
+        // What came after a restored fact may have come before this process.
+        let before = |f: &super::fact::Fact| batch.first.distance(f.first) > 0 && !f.is_restored();
+        let mut earlier = in_epoch && self.acked.iter().any(|f| before(&f));
         for a in self.open.iter().filter(|a| a.batch.epoch == batch.epoch) {
             earlier |= batch.first.distance(a.batch.first) > 0;
             if a.batch.end() != batch.first {
@@ -345,7 +347,7 @@ impl Window {
             return None;
         }
         let fact = self.acked.iter().find(|f| f.is(&arrival.batch))?;
-        let durable = fact.acked_by == super::AckedBy::ALL
+        let durable = fact.acked_by.is_all()
             || (arrival.acks == Acks::Leader
                 && fact.acked_by != super::AckedBy::NOBODY
                 && fact.acked_by == super::AckedBy::leader(arrival.node));

@@ -59,8 +59,9 @@ impl Window {
             }
             Outcome::OutOfOrder => {
                 settled.shield = self.shield(batch, attempt.as_ref(), rules);
-                settled.disagreed = self.contradicts(batch);
-                if settled.disagreed {
+                if self.contradicts(batch) {
+                    // After a restored fact this may be a batch that came long ago.
+                    settled.disagreed = self.acked.last().is_some_and(|f| !f.is_restored());
                     self.acked.clear();
                 }
                 self.failed(attempt, 45, settled.shield.is_some(), now);

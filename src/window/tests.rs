@@ -883,3 +883,163 @@ fn a_mirrored_copy_does_not_hide_one_that_left_meanwhile() {
     let _ = w.settle(flight, Outcome::Unknown { candidate: None });
     assert_eq!(w.class(next), Class::DuplicateUnknown, "it may be written");
 }
+
+/// The window as a process after this one has it, `seconds` later.
+fn restarted(w: &World, seconds: u32) -> World {
+    let now = Time(w.now.0 + seconds);
+    let mut facts = Vec::new();
+    let kept = w.window.kept(&w.rules, w.now, &mut facts).unwrap();
+    World {
+        window: Window::restored(&kept, &facts, &w.rules),
+        rules: w.rules,
+        now,
+        offset: w.offset,
+    }
+}
+
+#[test]
+fn a_restored_fact_answers_its_retry_and_nothing_else() {
+    let mut before = World::new();
+    let acks = before.acked(3);
+    let mut w = restarted(&before, 10);
+    assert_eq!(w.action(batch(0, 20, 10)), Action::Replay(acks[2]));
+    let mut other = batch(0, 20, 10);
+    other.crc += 1;
+    assert_eq!(w.judge(other).class, Class::SequenceReuse);
+    assert_eq!(w.action(other), Action::Forward);
+    let stranger = Arrival {
+        realm: realm(2),
+        ..w.arrival(batch(0, 20, 10))
+    };
+    assert_eq!(
+        w.window.judge(&stranger, &RULES).action,
+        Action::Forward,
+        "whose batch it was still counts"
+    );
+}
+
+#[test]
+fn a_restored_fact_is_as_old_as_it_was() {
+    let mut before = World::new();
+    let acks = before.acked(1);
+    let mut w = restarted(&before, 300);
+    assert_eq!(w.action(batch(0, 0, 10)), Action::Replay(acks[0]));
+    let mut w = restarted(&before, 301);
+    assert_eq!(w.action(batch(0, 0, 10)), Action::Forward);
+    let mut facts = Vec::new();
+    assert_eq!(before.window.kept(&RULES, Time(301), &mut facts), None);
+}
+
+#[test]
+fn nothing_but_facts_is_kept() {
+    let mut before = World::new();
+    before.acked(1);
+    let _on_its_way = before.send(batch(0, 10, 10));
+    let lost = before.send(batch(0, 20, 10));
+    let _ = before.settle(lost, Outcome::Unknown { candidate: None });
+    let mut w = restarted(&before, 1);
+    assert_eq!(w.class(batch(0, 10, 10)), Class::InOrder, "not in flight");
+    let first = w.send(batch(0, 10, 10));
+    assert_eq!(
+        w.action(batch(0, 20, 10)),
+        Action::Hold,
+        "the gate is closed"
+    );
+    w.ack(first);
+    assert_eq!(w.action(batch(0, 20, 10)), Action::Forward);
+}
+
+#[test]
+fn a_batch_that_an_old_snapshot_does_not_lead_to_is_no_gap() {
+    let mut before = World::new();
+    before.acked(2);
+    let mut w = restarted(&before, 5);
+    w.offset = 500;
+    let far = w.send(batch(0, 500, 10));
+    assert_eq!(w.class(batch(0, 510, 10)), Class::InOrder);
+    w.ack(far);
+    assert_eq!(
+        w.class(batch(0, 200, 10)),
+        Class::InOrder,
+        "nor the one between"
+    );
+    let expected = Class::Gap(Gap {
+        kind: GapKind::NeverSeen,
+        expected: Sequence::from_wire(510).unwrap(),
+        missing: 10,
+    });
+    assert_eq!(w.class(batch(0, 520, 10)), expected, "what was seen counts");
+    assert_eq!(w.class(batch(0, 10, 10)), Class::Duplicate);
+}
+
+#[test]
+fn a_gap_behind_a_failed_batch_is_measured_from_it_after_a_restart() {
+    let mut before = World::new();
+    before.acked(2);
+    let mut w = restarted(&before, 5);
+    let failed = w.send(batch(0, 500, 10));
+    let _ = w.fail(failed, 19);
+    let Class::Gap(gap) = w.class(batch(0, 510, 10)) else {
+        panic!("no gap");
+    };
+    assert_eq!((gap.expected.to_wire(), gap.missing), (500, 10));
+}
+
+#[test]
+fn a_45_behind_a_restored_fact_contradicts_nobody_and_the_fact_is_dropped() {
+    let mut before = World::new();
+    before.acked(1);
+    let mut w = restarted(&before, 5);
+    let next = w.send(batch(0, 10, 10));
+    assert!(!w.fail(next, 45).disagreed);
+    assert_eq!(w.action(batch(0, 0, 10)), Action::Forward);
+}
+
+#[test]
+fn an_offset_that_contradicts_a_restored_fact_drops_it() {
+    let mut before = World::new();
+    before.acked(3);
+    let mut w = restarted(&before, 5);
+    w.offset = 7;
+    let next = w.send(batch(0, 30, 10));
+    w.ack(next);
+    assert_eq!(w.action(batch(0, 20, 10)), Action::Forward);
+}
+
+#[test]
+fn a_restored_epoch_is_a_success_that_was_seen() {
+    let mut before = World::new();
+    before.acked(1);
+    let bumped = before.send(batch(1, 0, 10));
+    before.ack(bumped);
+    let mut w = restarted(&before, 5);
+    assert_eq!(w.class(batch(0, 0, 10)), Class::StaleEpoch);
+    assert_eq!(w.class(batch(2, 0, 10)), Class::NewEpoch);
+    assert!(!w.window.unproven());
+}
+
+/// Who leads after a restart is not known.
+#[test]
+fn what_a_leader_acknowledged_alone_is_not_kept() {
+    let mut before = World::new();
+    let arrival = Arrival {
+        acks: Acks::Leader,
+        ..before.arrival(batch(0, 0, 10))
+    };
+    let flight = before.send_as(arrival);
+    before.ack(flight);
+    let mut facts = Vec::new();
+    assert_eq!(before.window.kept(&RULES, Time(0), &mut facts), None);
+}
+
+#[test]
+fn a_restored_fact_that_is_acknowledged_again_is_as_good_as_new() {
+    let mut before = World::new();
+    before.acked(1);
+    let mut w = restarted(&before, 301);
+    w.offset = 0;
+    let again = w.send(batch(0, 0, 10));
+    let ack = w.ack(again);
+    assert_eq!(w.action(batch(0, 0, 10)), Action::Replay(ack));
+    assert!(matches!(w.class(batch(0, 20, 10)), Class::Gap(_)));
+}

@@ -13,10 +13,15 @@
 
 use hapax::ids::{BatchId, Epoch, NodeId, ProducerId, Sequence};
 use hapax::ledger::{Identity, Ledger, TopicName, WindowKey};
+use hapax::snapshot::{Head, facts};
 use hapax::window::{Ack, Acks, Action, Arrival, Mode, Outcome, Rules};
 use std::env;
+use std::fs::File;
+use std::io::{self, Write};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1024 * 1024;
@@ -148,6 +153,133 @@ fn measure(scenario: &Scenario) {
             "{} MiB for a million windows",
             taken / MIB
         );
+        snapshot(&ledger, rules, windows);
+    }
+}
+
+/// A snapshot of them all: what it takes on the disk and, beside the windows,
+/// in memory; and that it brings all of them back. Prints how long it takes,
+/// and how long a batch waited for its window meanwhile at the most.
+fn snapshot(ledger: &Ledger, rules: Rules, windows: u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("snapshot");
+    let now = ledger.time(Instant::now());
+    let before = resident_bytes();
+    let quiet = AtomicBool::new(false);
+    let usual = thread::scope(|threads| {
+        let waits = threads.spawn(|| longest_wait(ledger, &quiet));
+        // Another thread works as well, but asks for no window.
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(2) {
+            std::hint::black_box(began);
+        }
+        quiet.store(true, Ordering::Relaxed);
+        waits.join().unwrap()
+    });
+    let done = AtomicBool::new(false);
+    let (poured, took, peak, longest) = thread::scope(|threads| {
+        let waits = threads.spawn(|| longest_wait(ledger, &done));
+        let began = Instant::now();
+        let mut file = File::create(&path).unwrap();
+        let mut sink = Watched {
+            file: &mut file,
+            peak: 0,
+        };
+        let poured = facts::pour(ledger, &Head::default(), &[], now, &mut sink).unwrap();
+        let peak = sink.peak;
+        file.sync_all().unwrap();
+        let took = began.elapsed();
+        done.store(true, Ordering::Relaxed);
+        (poured, took, peak, waits.join().unwrap())
+    });
+    let beside = peak.saturating_sub(before);
+    let each = poured.bytes / windows;
+    println!(
+        "{each:>5} bytes a window in a snapshot of them, at most {SNAPSHOT_BOUND}; {} MiB in {took:?}, {} MiB of memory meanwhile; a batch waited {longest:?} at the most, without it {usual:?}",
+        poured.bytes / MIB,
+        beside / MIB,
+    );
+    assert_eq!(poured.windows, windows);
+    assert_eq!(poured.facts, windows * u64::from(FACTS));
+    assert!(
+        each <= SNAPSHOT_BOUND,
+        "{each} bytes a window in a snapshot"
+    );
+    assert!(
+        beside <= 64 * MIB,
+        "{} MiB beside the windows",
+        beside / MIB
+    );
+
+    let bytes = std::fs::read(&path).unwrap();
+    let after = Ledger::new(rules, usize::MAX, 1000);
+    let now = after.time(Instant::now());
+    let began = Instant::now();
+    let loaded = facts::load(&bytes, &after, Duration::from_secs(1), now).unwrap();
+    println!(
+        "      a million windows brought back in {:?}",
+        began.elapsed()
+    );
+    assert_eq!((loaded.windows, after.windows() as u64), (windows, windows));
+    assert_eq!(loaded.facts, poured.facts);
+}
+
+/// Bytes that a window with five facts may take in a snapshot.
+const SNAPSHOT_BOUND: u64 = 100;
+
+/// What a session meets that asks for windows all the time.
+fn longest_wait(ledger: &Ledger, done: &AtomicBool) -> Duration {
+    let topic = ledger.topics.key(TopicName::Name(b"orders")).unwrap();
+    let mut longest = Duration::ZERO;
+    for producer in (0..100_000).cycle() {
+        if done.load(Ordering::Relaxed) {
+            break;
+        }
+        let id = ProducerId::from_wire(producer).unwrap();
+        let key = WindowKey {
+            producer: id,
+            topic,
+            partition: 0,
+        };
+        let arrival = Arrival {
+            batch: BatchId {
+                producer: id,
+                epoch: Epoch(0),
+                first: Sequence::ZERO.advance(FACTS * 10),
+                count: 10,
+                crc: 0,
+                len: 1000,
+            },
+            transactional: false,
+            acks: Acks::All,
+            realm: ledger.realm(&Identity::Anonymous),
+            node: NodeId::from_wire(1),
+            link: ledger.link(),
+            now: ledger.time(Instant::now()),
+            patient: true,
+        };
+        let began = Instant::now();
+        let verdict = ledger.judge(key, &arrival);
+        longest = longest.max(began.elapsed());
+        assert_eq!(verdict.action, Action::Forward);
+    }
+    longest
+}
+
+/// A file, and the most memory that was taken while it was written.
+struct Watched<'a> {
+    file: &'a mut File,
+    peak: u64,
+}
+
+impl Write for Watched<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.peak = self.peak.max(resident_bytes());
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 

@@ -103,6 +103,11 @@ pub fn samples(key: &Key) -> [Sample; 3] {
             ("null", "\"null\""),
             ("flag.internal", "flag.internal"),
         ],
+        Kind::Directory => [
+            ("file/state", "file/state"),
+            ("/var/lib/hapax", "\"/var/lib/hapax\""),
+            ("a b", "\"a b\""),
+        ],
         Kind::Slots => [
             ("7=19107", "{7: 19107}"),
             ("10=19110,9=19109", "{9: 19109, 10: 19110}"),

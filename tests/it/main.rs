@@ -19,6 +19,7 @@ mod orders;
 mod orphans;
 mod runs;
 mod sasl;
+mod snapshot;
 mod trust;
 mod versions;
 mod window;

@@ -27,7 +27,7 @@ fn token(pair: &mut Pair, token: &[u8]) {
 
 /// A connection on which this much of an exchange went well. Nothing else was
 /// asked on it: the exchange comes first.
-fn authenticated(world: &World, mechanism: &str, tokens: &[&[u8]]) -> Pair {
+pub fn authenticated(world: &World, mechanism: &str, tokens: &[&[u8]]) -> Pair {
     let mut client = world.client();
     let name = StrBytes::from_string(mechanism.to_owned());
     let request = SaslHandshakeRequest::default().with_mechanism(name);
@@ -45,7 +45,7 @@ fn authenticated(world: &World, mechanism: &str, tokens: &[&[u8]]) -> Pair {
     pair
 }
 
-fn alice(world: &World) -> Pair {
+pub fn alice(world: &World) -> Pair {
     let mut pair = authenticated(world, "PLAIN", &[b"\0alice\0secret"]);
     pair.learn(ID);
     pair

@@ -37,6 +37,8 @@ mod readme;
 #[cfg(test)]
 mod sasl;
 #[cfg(test)]
+mod state;
+#[cfg(test)]
 mod tap;
 #[cfg(test)]
 mod tools;
