@@ -108,7 +108,7 @@ short_runs! {
     frames headers batches sasl
     produce_request produce_request_valid produce_response produce_response_valid
     addresses addresses_valid coordinators coordinators_valid api_versions api_versions_valid
-    window
+    window snapshot snapshot_sealed
     config_file config_values config_flags
     session dev_requests dev_bytes
 }

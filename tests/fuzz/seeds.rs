@@ -38,6 +38,11 @@ pub fn of(target: &Target) -> Vec<Vec<u8>> {
                 .map(|g| with(&[g.version], &g.response()))
                 .collect()
         }
+        "snapshot" => vec![snapshot()],
+        "snapshot_sealed" => {
+            let whole = snapshot();
+            vec![with(&[0, 0, 9], &whole[12..whole.len() - 12])]
+        }
         "config_file" => config_file(),
         "config_values" => config_values(),
         "config_flags" => config_flags(),
@@ -281,4 +286,70 @@ fn dev_bytes() -> Vec<Vec<u8>> {
     }
     all.retain(|input| input.len() <= 400);
     all
+}
+
+fn snapshot() -> Vec<u8> {
+    use hapax::ids::{Epoch, NodeId, ProducerId, Sequence, TopicId};
+    use hapax::ledger::Identity;
+    use hapax::snapshot::format::{Boot, FactRecord, Head, Stamp, TopicRecord, WindowRecord};
+    use hapax::snapshot::{Record, Snapshot, encode};
+    let fact = |first: i32, offset| FactRecord {
+        first: Sequence::from_wire(first).unwrap(),
+        count: 3,
+        crc: 0xdead_beef,
+        len: 100,
+        offset,
+        append_time: -1,
+        age_s: 2,
+    };
+    let window = |topic, identity| WindowRecord {
+        producer: ProducerId::from_wire(7).unwrap(),
+        topic,
+        partition: 1,
+        identity,
+        epoch: Epoch(2),
+        log_start: Some(3),
+        absorbed: 4,
+        gaps: 5,
+        facts: vec![fact(i32::MAX - 2, 40), fact(0, 43), fact(3, 46)],
+    };
+    let text = |text: &str| text.to_owned();
+    let user = Identity::User {
+        mechanism: text("PLAIN"),
+        user: text("alice"),
+    };
+    let named = TopicRecord {
+        name: Some(text("orders")),
+        id: TopicId::from_wire([7; 16]),
+    };
+    let nameless = TopicRecord {
+        name: Some(text("old")),
+        id: None,
+    };
+    encode(&Snapshot {
+        head: Head {
+            written: Stamp {
+                wall_ms: 1_700_000_000_000,
+                boot: Some(Boot {
+                    id: text("boot"),
+                    up_ms: 99,
+                }),
+            },
+            cluster_id: text("cluster"),
+            listen: text("127.0.0.1:19092"),
+            broker_ports: (19093, 19192),
+            totals_since: 1,
+            starts: 2,
+        },
+        records: vec![
+            Record::Slot(NodeId::from_wire(1).unwrap(), 19093),
+            Record::Total(text("absorbed"), 5),
+            Record::Identity(Identity::Anonymous),
+            Record::Identity(user),
+            Record::Topic(named),
+            Record::Topic(nameless),
+            Record::Window(window(0, 0)),
+            Record::Window(window(1, 1)),
+        ],
+    })
 }

@@ -20,6 +20,7 @@ pub mod produce;
 mod second;
 mod session;
 mod small;
+mod snapshot;
 pub mod versions;
 mod window;
 
@@ -103,6 +104,8 @@ pub const TARGETS: &[Target] = &[
     Target::new("api_versions", versions::any),
     Target::new("api_versions_valid", versions::valid).heavy(512, 256 << 10, 8_000),
     Target::new("window", window::drive).heavy(512, 256 << 10, 6_000),
+    Target::new("snapshot", snapshot::any).heavy(512, 1 << 20, 3_000),
+    Target::new("snapshot_sealed", snapshot::sealed).heavy(512, 1 << 20, 6_000),
     Target::new("config_file", config::files).heavy(2048, 4 << 20, 4_000),
     Target::new("config_values", config::values).heavy(512, 4 << 20, 4_000),
     Target::new("config_flags", config::command_line).heavy(256, 8 << 20, 300),

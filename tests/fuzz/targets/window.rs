@@ -65,7 +65,7 @@ pub fn drive(input: &[u8]) {
 }
 
 /// Those of a hapax that was told nothing.
-fn rules() -> Rules {
+pub fn rules() -> Rules {
     thread_local! {
         static RULES: Rules = {
             let args = RunArgs::from_flags(["--upstream=127.0.0.1:1"]).unwrap();
