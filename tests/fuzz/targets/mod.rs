@@ -87,22 +87,22 @@ impl Target {
     }
 }
 
-/// All of them.
+/// All of them. Those that make valid messages make large ones of few bytes.
 pub const TARGETS: &[Target] = &[
     Target::new("frames", small::frames),
     Target::new("headers", small::headers),
     Target::new("batches", small::batches),
     Target::new("sasl", small::sasl),
     Target::new("produce_request", produce::any_request),
-    Target::new("produce_request_valid", produce::valid_request),
+    Target::new("produce_request_valid", produce::valid_request).heavy(512, 8 << 20, 20_000),
     Target::new("produce_response", produce::any_response),
-    Target::new("produce_response_valid", produce::valid_response).heavy(512, 256 << 10, 8_000),
+    Target::new("produce_response_valid", produce::valid_response).heavy(512, 8 << 20, 8_000),
     Target::new("addresses", addresses::any_response),
-    Target::new("addresses_valid", addresses::valid_response).heavy(512, 256 << 10, 8_000),
+    Target::new("addresses_valid", addresses::valid_response).heavy(512, 8 << 20, 8_000),
     Target::new("coordinators", coordinators::any),
-    Target::new("coordinators_valid", coordinators::valid),
+    Target::new("coordinators_valid", coordinators::valid).heavy(512, 8 << 20, 20_000),
     Target::new("api_versions", versions::any),
-    Target::new("api_versions_valid", versions::valid).heavy(512, 256 << 10, 8_000),
+    Target::new("api_versions_valid", versions::valid).heavy(512, 8 << 20, 8_000),
     Target::new("window", window::drive).heavy(512, 256 << 10, 6_000),
     Target::new("snapshot", snapshot::any).heavy(512, 1 << 20, 3_000),
     Target::new("snapshot_sealed", snapshot::sealed).heavy(512, 1 << 20, 6_000),
