@@ -198,7 +198,9 @@ async fn bind(address: SocketAddr, flag: &str, admin: SocketAddr) -> Result<TcpL
 }
 
 /// Everything that sessions share, at its beginning.
-fn share(config: Config) -> Shared {
+#[doc(hidden)]
+#[must_use]
+pub fn share(config: Config) -> Shared {
     let sequence = &config.sequence;
     let rules = Rules {
         mode: match config.mode {

@@ -319,9 +319,18 @@ const ENDPOINTS_TAG: u32 = 0;
 
 fn blank_tagged(tail: &mut [u8]) -> Result<(), WireError> {
     let tags = Tags::read(Cursor::new(tail))?;
-    let Some(endpoints) = tags.fields.iter().find(|field| field.tag == ENDPOINTS_TAG) else {
+    let mut all = tags
+        .fields
+        .iter()
+        .filter(|field| field.tag == ENDPOINTS_TAG);
+    let Some(endpoints) = all.next() else {
         return Ok(());
     };
+    // No broker writes a field twice; a client would believe either.
+    if all.next().is_some() {
+        let (what, value) = ("the tag of a second field", ENDPOINTS_TAG.into());
+        return Err(WireError::Malformed { what, value });
+    }
     let (free, next) = tags.free()?;
     // The field leaves its place for the end of those with smaller tags.
     let from = endpoints.at.clone();
@@ -952,6 +961,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Found by fuzzing: the second one was left, with its addresses.
+    #[test]
+    fn endpoints_that_come_twice_are_refused() {
+        let content = &[1, 2, 0, 0, 0, 7, 2, b'b', 0, 0, 1, 2, 0, 0];
+        let field = |tag| [&[tag, 14], &content[..]].concat();
+        let tail = |tags: &[u8]| {
+            let fields = tags.iter().flat_map(|tag| field(*tag));
+            let count = u8::try_from(tags.len()).unwrap();
+            std::iter::once(count).chain(fields).collect::<Vec<_>>()
+        };
+        for tags in [&[0, 0][..], &[0, 1, 0]] {
+            let refused = blank(api::FETCH, 16, &mut tail(tags));
+            assert!(
+                matches!(refused, Err(WireError::Malformed { .. })),
+                "{refused:?}"
+            );
+        }
+        // Others may.
+        assert_eq!(blank(api::FETCH, 16, &mut tail(&[0, 1, 1])), Ok(()));
     }
 
     #[test]

@@ -279,11 +279,13 @@ fn topic<'a>(cursor: &mut Cursor<'a>, version: i16) -> Result<TopicRef<'a>, Wire
         return cursor.array("a topic id").map(TopicRef::Id);
     }
     let name = cursor.string(version >= FLEXIBLE, "a topic name")?;
-    name.map(TopicRef::Name).ok_or(WireError::Malformed {
-        what: "the length of a topic name",
-        value: -1,
-    })
+    name.map(TopicRef::Name).ok_or(NO_NAME)
 }
+
+const NO_NAME: WireError = WireError::Malformed {
+    what: "the length of a topic name",
+    value: -1,
+};
 
 /// The broker's answer for one partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -656,6 +658,8 @@ impl<'a> Visitor<'a> for Places<'a> {
     ) -> Result<(), WireError> {
         let topic = match (field.role, value) {
             (Role::TopicName, Value::Bytes(Some(name))) => TopicRef::Name(name),
+            // Passed over, it would be missing in the number of topics.
+            (Role::TopicName, Value::Bytes(None)) => return Err(NO_NAME),
             (Role::TopicId, Value::Uuid(id)) => TopicRef::Id(id),
             _ => return Ok(()),
         };
@@ -1185,6 +1189,22 @@ mod tests {
             assert_eq!(decoded, expected, "version {version}");
             // And nothing but the answers: without any, not a byte changes.
             assert_eq!(unframed(&merge(version, &frame, &[]).unwrap()), frame);
+        }
+    }
+
+    /// Found by fuzzing: a merge miscounted the topics.
+    #[test]
+    fn a_topic_without_a_name_is_refused() {
+        for version in OLDEST_FOLLOWED..FLEXIBLE {
+            let mut frame = response(0, version, &responded(version, 1, 1));
+            let name = frame
+                .windows(7)
+                .position(|part| part == b"topic-1")
+                .unwrap();
+            frame.splice(name - 2..name + 7, [0xff, 0xff]);
+            assert_eq!(replies(version, &frame, |_| ()), Err(NO_NAME));
+            assert_eq!(merge(version, &frame, &[]), Err(NO_NAME));
+            assert_eq!(merge(version, &frame, &answers(version)), Err(NO_NAME));
         }
     }
 

@@ -2,7 +2,7 @@
 
 # Debian: kcat (a librdkafka 2.0 client), prometheus (promtool), unzip (message schemas), iproute2 (ss), procps (pid tools), jq, util-linux (flock),
 # mandoc (the manual page), valgrind (instruction counts), curl (a command of the README), python3-venv (Debian's Python has none by itself),
-# gcc (Rust's linker; Go's confluent client), g++ and make (librdkafka's sources), nftables (a broker that is cut off).
+# gcc (Rust's linker; Go's confluent client), g++ (libFuzzer's sources) and make (librdkafka's), nftables (a broker that is cut off).
 APT_PACKAGES=(kcat prometheus unzip iproute2 procps jq util-linux mandoc valgrind curl python3-venv gcc g++ make nftables)
 
 # Maven: org.apache.kafka:kafka_2.13 and :kafka-tools of that version, the default broker and the Java client.
@@ -24,7 +24,7 @@ GO_PROGRAMS=(kfaked=kfaked client-go=clients/go/franz client-sarama=clients/go/s
   client-confluent-go=clients/go/confluent)
 
 # npm: clients/node/package-lock.json pins KafkaJS.
-# Rust: clients/rust/Cargo.lock pins rdkafka (librdkafka's C sources: minutes to build) and rskafka, only for tests/run clients.
+# Rust: fuzz/Cargo.lock pins libFuzzer, only for tests/run fuzz; clients/rust/Cargo.lock pins rdkafka (librdkafka's C sources: minutes to build) and rskafka, only for tests/run clients.
 
 # The proxies that tests/run bench measures beside hapax: one of Debian, one of PyPI, one a crate that bench/shotover/Cargo.lock pins.
 # strace counts system calls.

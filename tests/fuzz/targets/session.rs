@@ -1,0 +1,710 @@
+//! A whole session, driven from both sides: valid requests and answers, retries, other bytes, and ends at any moment.
+//!
+//! The sockets are real ones of the loopback interface; both of their far ends are here. While both sides keep to the
+//! protocol it is held that the broker gets the requests in their order and as they were sent (a Produce request perhaps
+//! without some of its partitions), that the client gets its answers in the order of its requests, that no answer names
+//! a broker's own address, and that every success was given by the broker to the same bytes.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hapax::cli::RunArgs;
+use hapax::config::Config;
+use hapax::metrics::Tally;
+use hapax::session::{self, Door, Shared};
+use hapax::wire::produce::NEWEST;
+use hapax::wire::{api, schema};
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
+use kafka_protocol::messages::{
+    ApiVersionsResponse, MetadataResponse, ProduceRequest, ProduceResponse, TopicName,
+};
+use kafka_protocol::protocol::StrBytes;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use tokio::task::{self, JoinHandle};
+use uuid::Uuid;
+
+use super::choices::Choices;
+use super::{messages, second};
+
+/// An api that hapax does not look into.
+const OPAQUE: i16 = 12;
+/// Steps of one input.
+const STEPS_MAX: usize = 48;
+/// How long the ends may take once every far end is closed.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A host that only a broker says.
+const SECRET: &str = "broker-1.internal.example";
+
+thread_local! {
+    static WORLD: World = World::new();
+}
+
+struct World {
+    runtime: LocalRuntime,
+    config: Config,
+    clients: TcpListener,
+    brokers: TcpListener,
+}
+
+impl World {
+    fn new() -> Self {
+        // The driver is asked each time that a task gives way.
+        let mut builder = Builder::new_current_thread();
+        builder.enable_all().event_interval(1);
+        let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let (clients, brokers) = (listen(), listen());
+        brokers.set_nonblocking(true).unwrap();
+        let upstream = format!("--upstream={}", brokers.local_addr().unwrap());
+        let flags = [
+            &upstream,
+            "--listen=127.0.0.1:1",
+            "--broker-ports=2-9",
+            "--sequence-hold-max=1ms",
+        ];
+        let args = RunArgs::from_flags(flags).unwrap();
+        let (settings, errors) = args.settle_with(&|_| None);
+        assert!(errors.is_empty(), "{errors:?}");
+        Self {
+            runtime: builder.build_local(LocalOptions::default()).unwrap(),
+            config: settings.config().unwrap(),
+            clients,
+            brokers,
+        }
+    }
+}
+
+/// What happens, step by step.
+pub fn drive(input: &[u8]) {
+    WORLD.with(|world| {
+        let shared = Arc::new(hapax::listen::share(world.config.clone()));
+        let tally = Rc::new(shared.metrics.tally());
+        let mut run = Run {
+            world,
+            shared,
+            tally,
+            pairs: Vec::new(),
+            sessions: Vec::new(),
+            acked: BTreeMap::new(),
+            offset: 0,
+        };
+        world.runtime.block_on(run.all(Choices::new(input)));
+    });
+}
+
+struct Run<'w> {
+    world: &'w World,
+    shared: Arc<Shared>,
+    tally: Rc<Tally>,
+    pairs: Vec<Pair>,
+    sessions: Vec<JoinHandle<()>>,
+    /// The offsets that the broker gave each batch, by partition and bytes.
+    acked: BTreeMap<(Vec<u8>, i32, Bytes), BTreeSet<i64>>,
+    offset: i64,
+}
+
+/// A client, and what the broker sees of it.
+struct Pair {
+    client: Option<TcpStream>,
+    broker: Option<TcpStream>,
+    /// Bytes that the client and the broker have read, and not yet dealt with.
+    to_client: Vec<u8>,
+    to_broker: Vec<u8>,
+    correlation: i32,
+    /// Of the batch that was sent last.
+    sequence: u8,
+    /// Everything that was sent.
+    history: Vec<Sent>,
+    /// Requests that the broker may still see, in their order.
+    sent: VecDeque<Sent>,
+    /// Those that the client may still get answers to.
+    awaited: VecDeque<(i32, i16, i16)>,
+    /// Those that the broker has not answered.
+    asked: VecDeque<Sent>,
+    /// Whether each side has kept to the protocol so far.
+    strict: bool,
+}
+
+#[derive(Clone)]
+struct Sent {
+    correlation: i32,
+    key: i16,
+    version: i16,
+    frame: Vec<u8>,
+}
+
+impl Run<'_> {
+    async fn all(&mut self, mut choices: Choices<'_>) {
+        self.connect(&mut choices).await;
+        for _ in 0..STEPS_MAX {
+            if choices.is_empty() {
+                break;
+            }
+            self.step(&mut choices).await;
+            self.look().await;
+        }
+        self.pairs.clear();
+        let begun = Instant::now();
+        for session in std::mem::take(&mut self.sessions) {
+            while !session.is_finished() {
+                assert!(begun.elapsed() < PATIENCE, "a session does not end");
+                task::yield_now().await;
+            }
+            session.await.unwrap();
+        }
+        assert!(self.shared.sessions.is_empty(), "a session is still listed");
+    }
+
+    /// A client that says something, upon which its broker is dialled.
+    async fn connect(&mut self, choices: &mut Choices<'_>) {
+        let client = TcpStream::connect(self.world.clients.local_addr().unwrap()).unwrap();
+        let (served, _) = self.world.clients.accept().unwrap();
+        client.set_nodelay(true).unwrap();
+        for side in [&client, &served] {
+            side.set_nonblocking(true).unwrap();
+        }
+        let served = tokio::net::TcpStream::from_std(served).unwrap();
+        let (shared, tally) = (Arc::clone(&self.shared), Rc::clone(&self.tally));
+        let session = session::serve(shared, tally, served, Door::Bootstrap(1));
+        self.sessions.push(task::spawn_local(session));
+        let mut pair = Pair {
+            client: Some(client),
+            broker: None,
+            to_client: Vec::new(),
+            to_broker: Vec::new(),
+            correlation: 0,
+            sequence: 0,
+            history: Vec::new(),
+            sent: VecDeque::new(),
+            awaited: VecDeque::new(),
+            asked: VecDeque::new(),
+            strict: true,
+        };
+        let first = choices.below(8);
+        match first {
+            0 => {
+                pair.say(choices);
+                pair.write_client(&[0]);
+            }
+            1 => pair.ask(choices),
+            // Most clients know which id the topic has.
+            _ => pair.send(api::METADATA, 12, b"", true, &mut Choices::new(&[])),
+        }
+        let begun = Instant::now();
+        let broker = loop {
+            task::yield_now().await;
+            match self.world.brokers.accept() {
+                Ok((broker, _)) => break broker,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+            assert!(begun.elapsed() < PATIENCE, "the broker is not dialled");
+        };
+        broker.set_nonblocking(true).unwrap();
+        pair.broker = Some(broker);
+        self.pairs.push(pair);
+        self.look().await;
+        if first > 1 {
+            self.answer(self.pairs.len() - 1, &mut Choices::new(&[]));
+            self.look().await;
+        }
+    }
+
+    async fn step(&mut self, choices: &mut Choices<'_>) {
+        let at = choices.below(self.pairs.len());
+        let pair = &mut self.pairs[at];
+        match choices.below(20) {
+            0..6 => pair.produce(choices),
+            6 | 7 => pair.ask(choices),
+            8..14 => self.answer(at, choices),
+            14 => pair.say(choices),
+            15 => pair.sasl(choices),
+            16 => pair.interrupt(choices),
+            17 => pair.hang_up(choices),
+            18 if self.pairs.len() < 3 => self.connect(choices).await,
+            _ => {}
+        }
+    }
+
+    /// Lets the sessions work, and reads what they wrote.
+    async fn look(&mut self) {
+        for _ in 0..8 {
+            task::yield_now().await;
+            for at in 0..self.pairs.len() {
+                self.pairs[at].read();
+                self.requests(at);
+                self.answers(at);
+            }
+        }
+    }
+
+    /// What the broker got.
+    fn requests(&mut self, at: usize) {
+        let pair = &mut self.pairs[at];
+        while pair.strict
+            && let Some(frame) = next_frame(&mut pair.to_broker)
+        {
+            let correlation = i32::from_be_bytes(frame[4..8].try_into().unwrap());
+            // Those before it were answered here.
+            while pair
+                .sent
+                .front()
+                .is_some_and(|sent| sent.correlation != correlation)
+            {
+                let passed = pair.sent.pop_front();
+                let passed = passed.filter(|sent| sent.key == api::PRODUCE);
+                assert!(passed.is_some(), "a request did not reach the broker");
+            }
+            let sent = pair.sent.pop_front();
+            let sent =
+                sent.unwrap_or_else(|| panic!("out of order, twice, or never sent: {frame:?}"));
+            if frame != sent.frame {
+                assert_eq!(sent.key, api::PRODUCE, "changed on its way");
+                check_part(&frame, &sent);
+            }
+            let quiet = sent.key == api::PRODUCE && frame_request(&frame, sent.version).acks == 0;
+            if !quiet {
+                pair.asked.push_back(Sent { frame, ..sent });
+            }
+        }
+    }
+
+    /// What the client got.
+    fn answers(&mut self, at: usize) {
+        let pair = &mut self.pairs[at];
+        while pair.strict
+            && let Some(frame) = next_frame(&mut pair.to_client)
+        {
+            let correlation = i32::from_be_bytes(frame[..4].try_into().unwrap());
+            let awaited = pair.awaited.pop_front();
+            let (expected, key, version) = awaited.expect("an answer to nothing");
+            assert_eq!(correlation, expected, "answers out of order");
+            let leaks = frame
+                .windows(SECRET.len())
+                .any(|part| part == SECRET.as_bytes());
+            assert!(
+                !leaks,
+                "a broker's own address in an answer of api {key} v{version}"
+            );
+            if key != api::PRODUCE {
+                continue;
+            }
+            let body = if version >= 9 { 5 } else { 4 };
+            let response = second::certain::<ProduceResponse>(version, &frame[body..]).unwrap();
+            let request = pair.produced(correlation);
+            for (topic, partition) in partitions(&response) {
+                if partition.error_code == 0 {
+                    let batch = batch_of(&request, &topic, partition.index);
+                    let given = self.acked.get(&(topic, partition.index, batch));
+                    let given = given.is_some_and(|all| all.contains(&partition.base_offset));
+                    assert!(given, "a success that the broker never gave: {partition:?}");
+                }
+            }
+        }
+    }
+
+    /// The broker answers what was asked first.
+    fn answer(&mut self, at: usize, choices: &mut Choices<'_>) {
+        let Some(asked) = self.pairs[at].asked.pop_front() else {
+            return;
+        };
+        let mut frame = asked.correlation.to_be_bytes().to_vec();
+        match asked.key {
+            api::PRODUCE => {
+                let response = self.produce_response(&asked, choices);
+                if asked.version >= 9 {
+                    frame.push(0);
+                }
+                frame.extend(second::encode(asked.version, &response));
+            }
+            api::API_VERSIONS => {
+                let response = ApiVersionsResponse::default();
+                frame.extend(second::encode(asked.version.min(4), &response));
+            }
+            api::METADATA => {
+                if asked.version >= 9 {
+                    frame.push(0);
+                }
+                frame.extend(second::encode(asked.version, &metadata(asked.version)));
+            }
+            OPAQUE => frame.extend(choices.bytes(40)),
+            key => {
+                let all = [schema::ADDRESSED, schema::OUTCOMES].concat();
+                let message = all.iter().find(|message| message.api_key == key).unwrap();
+                let made = messages::response(message, asked.version, choices);
+                frame.extend_from_slice(&made.frame[4..]);
+            }
+        }
+        // Now and then in two writes.
+        let cut = if choices.rarely(3) {
+            choices.below(frame.len())
+        } else {
+            frame.len()
+        };
+        let pair = &mut self.pairs[at];
+        let length = u32::try_from(frame.len()).unwrap().to_be_bytes();
+        pair.write_broker(&length);
+        pair.write_broker(&frame[..cut]);
+        pair.write_broker(&frame[cut..]);
+    }
+
+    fn produce_response(&mut self, asked: &Sent, choices: &mut Choices<'_>) -> ProduceResponse {
+        let request = frame_request(&asked.frame, asked.version);
+        let mut response = ProduceResponse::default();
+        for topic in &request.topic_data {
+            let mut answered = TopicProduceResponse::default()
+                .with_name(topic.name.clone())
+                .with_topic_id(topic.topic_id);
+            for partition in &topic.partition_data {
+                let code = match choices.byte() {
+                    0..160 => 0,
+                    other => [6, 19, 7, 45, 47, 3, 10, 87][usize::from(other) % 8],
+                };
+                let mut reply = PartitionProduceResponse::default()
+                    .with_index(partition.index)
+                    .with_error_code(code);
+                reply.base_offset = -1;
+                if code == 0 {
+                    self.offset += 10;
+                    reply.base_offset = self.offset;
+                    let key = (
+                        topic_key(topic),
+                        partition.index,
+                        partition.records.clone().unwrap_or_default(),
+                    );
+                    self.acked.entry(key).or_default().insert(self.offset);
+                }
+                answered.partition_responses.push(reply);
+            }
+            response.responses.push(answered);
+        }
+        response
+    }
+}
+
+/// What comes of a topic in requests of its version.
+fn topic_key(topic: &TopicProduceData) -> Vec<u8> {
+    let name = topic.name.as_bytes();
+    // A client may ask by name and again by id.
+    if name.is_empty() {
+        b"t0".to_vec()
+    } else {
+        name.to_vec()
+    }
+}
+
+fn partitions(
+    response: &ProduceResponse,
+) -> impl Iterator<Item = (Vec<u8>, &PartitionProduceResponse)> {
+    response.responses.iter().flat_map(|topic| {
+        let name = topic.name.as_bytes();
+        let key = if name.is_empty() {
+            b"t0".to_vec()
+        } else {
+            name.to_vec()
+        };
+        topic
+            .partition_responses
+            .iter()
+            .map(move |partition| (key.clone(), partition))
+    })
+}
+
+fn batch_of(request: &ProduceRequest, topic: &[u8], index: i32) -> Bytes {
+    let topic = request
+        .topic_data
+        .iter()
+        .find(|t| topic_key(t) == topic)
+        .expect("an answer for a topic that was sent");
+    let partition = topic.partition_data.iter().find(|p| p.index == index);
+    partition
+        .expect("an answer for a partition that was sent")
+        .records
+        .clone()
+        .unwrap_or_default()
+}
+
+/// A part of what was sent, each partition as it was.
+fn check_part(frame: &[u8], sent: &Sent) {
+    let (part, whole) = (
+        frame_request(frame, sent.version),
+        frame_request(&sent.frame, sent.version),
+    );
+    assert_eq!(
+        (part.acks, part.timeout_ms, &part.transactional_id),
+        (whole.acks, whole.timeout_ms, &whole.transactional_id)
+    );
+    let mut topics = whole.topic_data.iter();
+    for topic in &part.topic_data {
+        let mut partitions = topics
+            .find(|t| topic_key(t) == topic_key(topic))
+            .expect("a topic in its place")
+            .partition_data
+            .iter();
+        for partition in &topic.partition_data {
+            assert!(
+                partitions.any(|p| p == partition),
+                "a partition that was not sent"
+            );
+        }
+    }
+}
+
+fn frame_request(frame: &[u8], version: i16) -> ProduceRequest {
+    let body = hapax::wire::header::body_at(frame, version >= 9)
+        .unwrap()
+        .unwrap();
+    second::certain(version, &frame[body..]).unwrap()
+}
+
+fn metadata(version: i16) -> MetadataResponse {
+    use kafka_protocol::messages::metadata_response::{
+        MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+    };
+    let broker = MetadataResponseBroker::default()
+        .with_node_id(1.into())
+        .with_host(StrBytes::from_static_str(SECRET))
+        .with_port(9092);
+    let partition = MetadataResponsePartition::default().with_leader_id(1.into());
+    let mut topic = MetadataResponseTopic::default()
+        .with_name(Some(TopicName(StrBytes::from_static_str("t0"))))
+        .with_partitions(vec![partition]);
+    if version >= 10 {
+        topic.topic_id = TOPIC_ID;
+    }
+    MetadataResponse::default()
+        .with_brokers(vec![broker])
+        .with_topics(vec![topic])
+}
+
+const TOPIC_ID: Uuid = Uuid::from_bytes([7; 16]);
+
+impl Pair {
+    /// A Produce request of one or two partitions, whose batches are of few producers and sequences, so that many are sent
+    /// again.
+    fn produce(&mut self, choices: &mut Choices<'_>) {
+        let version = choices.of(&[3, 7, 9, 11, 12, NEWEST, NEWEST]);
+        let mut topic = TopicProduceData::default();
+        if version >= 13 {
+            topic.topic_id = TOPIC_ID;
+        } else {
+            topic.name = TopicName(StrBytes::from_static_str("t0"));
+        }
+        for index in 0..=i32::from(choices.rarely(3)) {
+            let records = batch(
+                self.sequence(choices),
+                choices.rarely(16),
+                choices.rarely(16),
+            );
+            let partition = PartitionProduceData::default()
+                .with_index(index)
+                .with_records(Some(records));
+            topic.partition_data.push(partition);
+        }
+        let request = ProduceRequest::default()
+            .with_acks(choices.of(&[-1, -1, -1, 1, 0]))
+            .with_timeout_ms(1000)
+            .with_topic_data(vec![topic]);
+        let body = second::encode(version, &request);
+        self.send(api::PRODUCE, version, &body, request.acks != 0, choices);
+    }
+
+    /// The next one, the last one again, or another.
+    fn sequence(&mut self, choices: &mut Choices<'_>) -> u8 {
+        self.sequence = match choices.below(8) {
+            0..4 => self.sequence.wrapping_add(1),
+            4..7 => self.sequence,
+            _ => choices.byte() % 8,
+        };
+        self.sequence
+    }
+
+    /// Another request that keeps to the protocol.
+    fn ask(&mut self, choices: &mut Choices<'_>) {
+        let (key, version): (i16, i16) = choices.of(&[
+            (api::API_VERSIONS, 3),
+            (api::API_VERSIONS, 0),
+            (api::METADATA, 12),
+            (api::METADATA, 4),
+            (OPAQUE, 0),
+            (api::FETCH, 16),
+            (api::FETCH, 11),
+            (api::FIND_COORDINATOR, 4),
+            (api::DESCRIBE_CLUSTER, 1),
+            (api::SHARE_FETCH, 1),
+            (api::INIT_PRODUCER_ID, 4),
+            (api::END_TXN, 3),
+            (api::ADD_PARTITIONS_TO_TXN, 3),
+        ]);
+        let claim = schema::CLAIMS.iter().find(|message| message.api_key == key);
+        let body = match claim {
+            Some(message) => {
+                let made = messages::request(message, version, choices);
+                made.frame[made.body..].to_vec()
+            }
+            None => choices.bytes(30).to_vec(),
+        };
+        self.send(key, version, &body, true, choices);
+    }
+
+    fn send(
+        &mut self,
+        key: i16,
+        version: i16,
+        body: &[u8],
+        answered: bool,
+        choices: &mut Choices<'_>,
+    ) {
+        self.correlation += 1;
+        let mut frame = [key.to_be_bytes(), version.to_be_bytes()].concat();
+        frame.extend(self.correlation.to_be_bytes());
+        frame.extend([0, 1, b'c']);
+        if hapax::wire::header::flexible(key, version) == Some(true) {
+            frame.push(0);
+        }
+        frame.extend_from_slice(body);
+        let sent = Sent {
+            correlation: self.correlation,
+            key,
+            version,
+            frame,
+        };
+        if answered {
+            self.awaited.push_back((sent.correlation, key, version));
+        }
+        let length = u32::try_from(sent.frame.len()).unwrap().to_be_bytes();
+        let bytes = [&length, sent.frame.as_slice()].concat();
+        let cut = if choices.rarely(3) {
+            choices.below(bytes.len())
+        } else {
+            bytes.len()
+        };
+        self.write_client(&bytes[..cut]);
+        self.write_client(&bytes[cut..]);
+        self.history.push(sent.clone());
+        self.sent.push_back(sent);
+    }
+
+    fn produced(&self, correlation: i32) -> ProduceRequest {
+        let sent = self
+            .history
+            .iter()
+            .find(|sent| sent.correlation == correlation)
+            .unwrap();
+        frame_request(&sent.frame, sent.version)
+    }
+
+    /// Bytes of the client that are nothing in particular.
+    fn say(&mut self, choices: &mut Choices<'_>) {
+        self.strict = false;
+        self.write_client(choices.bytes(64));
+    }
+
+    /// Who the client says it is; afterwards frames may have no headers.
+    fn sasl(&mut self, choices: &mut Choices<'_>) {
+        self.strict = false;
+        let (key, version, body) = match choices.below(3) {
+            0 => (
+                api::SASL_HANDSHAKE,
+                choices.of(&[0, 1]),
+                b"\0\x05PLAIN".to_vec(),
+            ),
+            1 => (api::SASL_AUTHENTICATE, 1, b"\0\0\0\x04\0a\0b".to_vec()),
+            _ => {
+                let token = choices.bytes(40);
+                let length = u32::try_from(token.len()).unwrap().to_be_bytes();
+                self.write_client(&length);
+                self.write_client(token);
+                return;
+            }
+        };
+        self.send(key, version, &body, true, choices);
+    }
+
+    /// Bytes of the broker that are nothing in particular.
+    fn interrupt(&mut self, choices: &mut Choices<'_>) {
+        self.strict = false;
+        let bytes = choices.bytes(64);
+        self.write_broker(bytes);
+    }
+
+    fn hang_up(&mut self, choices: &mut Choices<'_>) {
+        match choices.below(4) {
+            0 => {
+                let _ = self
+                    .client
+                    .as_ref()
+                    .map(|client| client.shutdown(Shutdown::Write));
+            }
+            1 => self.client = None,
+            2 => self.broker = None,
+            _ => {
+                let _ = self
+                    .broker
+                    .as_ref()
+                    .map(|broker| broker.shutdown(Shutdown::Write));
+            }
+        }
+        // A side that is gone says nothing more.
+        self.strict &= self.client.is_some() && self.broker.is_some();
+    }
+
+    fn write_client(&mut self, bytes: &[u8]) {
+        let _ = self.client.as_ref().map(|mut client| client.write(bytes));
+    }
+
+    fn write_broker(&mut self, bytes: &[u8]) {
+        let _ = self.broker.as_ref().map(|mut broker| broker.write(bytes));
+    }
+
+    fn read(&mut self) {
+        read_all(&mut self.client, &mut self.to_client);
+        read_all(&mut self.broker, &mut self.to_broker);
+    }
+}
+
+/// A batch that some of the others are: the third byte is the sequence.
+fn batch(sequence: u8, other: bool, epoch: bool) -> Bytes {
+    let mut bytes = vec![0; 61];
+    let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+    put(8, &53_i32.to_be_bytes());
+    put(16, &[2, sequence, u8::from(other), u8::from(epoch), 1]);
+    put(35, &1_700_000_000_000_i64.to_be_bytes());
+    put(43, &7_i64.to_be_bytes());
+    put(51, &i16::from(epoch).to_be_bytes());
+    put(53, &i32::from(sequence).to_be_bytes());
+    put(57, &1_i32.to_be_bytes());
+    bytes.extend([sequence, u8::from(other), 0, 0]);
+    bytes.into()
+}
+
+fn read_all(from: &mut Option<TcpStream>, to: &mut Vec<u8>) {
+    let Some(stream) = from else { return };
+    let mut buffer = [0; 4096];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(read) => to.extend_from_slice(&buffer[..read]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            Err(_) => {
+                *from = None;
+                return;
+            }
+        }
+    }
+}
+
+/// A frame that has arrived whole, without its length.
+fn next_frame(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let length = usize::try_from(u32::from_be_bytes(*bytes.first_chunk()?)).unwrap();
+    if bytes.len() < 4 + length {
+        return None;
+    }
+    let rest = bytes.split_off(4 + length);
+    let frame = std::mem::replace(bytes, rest);
+    Some(frame[4..].to_vec())
+}
