@@ -82,10 +82,10 @@ fn a_stale_batch_of_unknown_outcome_is_refused_too() {
     let mut lost = world.informed();
     lost.write(&of(&of_epoch(0, 0)), 0);
     let (_, _) = lost.forwarded(&of(&of_epoch(0, 1)));
-    let mut pair = world.pair();
-    passes(&mut pair, &of(&of_epoch(1, 0)).acks(0).acks(-1));
     drop(lost.broker);
     assert!(lost.client.is_closed(SOON));
+    let mut pair = world.pair();
+    passes(&mut pair, &of(&of_epoch(1, 0)));
     let answers = pair.answered_here(&of(&of_epoch(0, 1)));
     assert_eq!(codes(&answers), [(0, INVALID_PRODUCER_EPOCH)]);
 }

@@ -298,9 +298,6 @@ impl World {
             self.end_session(conn);
             return;
         }
-        if session.held.is_some_and(|until| now > until) {
-            self.wrong(format!("session {conn} held a request for too long"));
-        }
         self.take_requests(conn);
     }
 

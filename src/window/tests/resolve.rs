@@ -288,11 +288,8 @@ fn what_the_ring_has_no_room_for_is_answered_all_the_same() {
 fn a_retry_of_an_epoch_that_is_over_is_left_to_the_broker() {
     let (mut w, third) = lost_third();
     let arrival = old(&w, third);
+    let newer = w.send(batch(1, 0, 10));
     let overtaken = w.send(third);
-    let newer = w.send_as(Arrival {
-        patient: false,
-        ..w.arrival(batch(1, 0, 10))
-    });
     w.ack(newer);
     let _ = w.settle(overtaken, Outcome::Unknown { candidate: None });
     assert_eq!(judge(&mut w, arrival).class, Class::DuplicateUnknown);

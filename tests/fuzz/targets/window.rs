@@ -33,6 +33,8 @@ struct World {
     given: BTreeMap<Name, BTreeSet<i64>>,
     /// Errors that were made up for a batch since it was last forwarded.
     mirrors: BTreeMap<Name, u32>,
+    /// Batches of which a copy was written: the window keeps no other one.
+    written: BTreeSet<Name>,
 }
 
 /// What happens, step by step.
@@ -51,6 +53,7 @@ pub fn drive(input: &[u8]) {
         flights: Vec::new(),
         given: BTreeMap::new(),
         mirrors: BTreeMap::new(),
+        written: BTreeSet::new(),
     };
     while !choices.is_empty() {
         world.step(&mut choices);
@@ -173,6 +176,7 @@ impl World {
                     .flights
                     .iter()
                     .any(|(_, other)| other.batch == arrival.batch);
+                let flying = flying && !self.written.contains(&name);
                 assert!(!flying, "{name:?} is on its way and said not to be written");
                 let mirrors = self.mirrors.entry(name).or_default();
                 *mirrors += 1;
@@ -229,6 +233,9 @@ impl World {
                 .entry(name(&arrival.batch))
                 .or_default()
                 .insert(ack.offset);
+        }
+        if matches!(outcome, Outcome::Written(_)) {
+            self.written.insert(name(&arrival.batch));
         }
         let sender = Sender {
             acks: arrival.acks,
