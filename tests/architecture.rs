@@ -74,6 +74,7 @@ const PURE: &[&str] = &[
     "src/session/moment.rs",
     "src/session/pipeline.rs",
     "src/session/identity.rs",
+    "src/session/scan.rs",
     "src/snapshot/format.rs",
 ];
 const IMPURE: &[&str] = &[

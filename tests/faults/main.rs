@@ -1,5 +1,5 @@
-//! A part of the fault matrix, small enough for every run of the tests: six
-//! rows with Java and librdkafka, once each. `tests/run faults` runs all of it.
+//! A part of the fault matrix, small enough to be looked at often: six
+//! rows with Java and librdkafka, once each (`tests/run faults --small`). `tests/run faults` runs all of it.
 //!
 //! Real brokers, real clients, and in every cell Kafka alone beside Kafka
 //! through hapax, struck by the same faults at the same time.
