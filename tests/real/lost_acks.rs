@@ -219,6 +219,12 @@ impl Oracle for Admin {
         row.is_none_or(|row| row["requests"].as_u64() >= Some(requests))
     }
 
+    fn holds(&self, client: SocketAddr) -> bool {
+        let client = client.to_string();
+        let mut rows = self.rows("connections").into_iter();
+        rows.any(|row| row["client"] == *client && row["held"] == true)
+    }
+
     fn has_noticed_end(&self, client: SocketAddr) -> bool {
         let client = client.to_string();
         !self
@@ -246,6 +252,10 @@ impl Oracle for Nothing {
 
     fn has_read(&self, _: SocketAddr, _: u64) -> bool {
         true
+    }
+
+    fn holds(&self, _: SocketAddr) -> bool {
+        false
     }
 
     fn has_noticed_end(&self, _: SocketAddr) -> bool {

@@ -72,6 +72,8 @@ pub(crate) trait Oracle: Send + Sync + 'static {
     fn has_taken(&self, client: SocketAddr, owed: usize) -> bool;
     /// Whether hapax has read that many requests of the client at this address.
     fn has_read(&self, client: SocketAddr, requests: u64) -> bool;
+    /// Whether hapax holds a request of the client at this address.
+    fn holds(&self, client: SocketAddr) -> bool;
     /// Whether hapax has noticed that the client at this address is gone.
     fn has_noticed_end(&self, client: SocketAddr) -> bool;
     /// What hapax shows, for a human.
@@ -261,22 +263,27 @@ impl World {
 
     /// Before this connection is cut, which ends its client's link too: lets
     /// hapax read what that link was given, and gives it no more. What hapax
-    /// has not read when it closes a client, it has not judged.
-    fn doom_link(&self, state: &mut State, connection: u64) {
+    /// has not read when it closes a client, it has not judged. Returns `false`
+    /// where hapax holds a request until this very connection answers.
+    fn doom_link(&self, state: &mut State, connection: u64) -> bool {
         let client = state.upstreams[&connection].client;
         let start = Instant::now();
         for link in state.links.values_mut() {
             let Some(address) = link.address.filter(|_| link.address == client) else {
                 continue;
             };
-            link.cutting = true;
             while !self.oracle.has_read(address, link.requests) {
+                if self.oracle.holds(address) {
+                    return false;
+                }
                 assert!(
                     start.elapsed() < PATIENCE,
                     "hapax does not read from {address}"
                 );
             }
+            link.cutting = true;
         }
+        true
     }
 
     /// Holds a retry until its fate is certain; says whether hapax must absorb
@@ -382,6 +389,13 @@ impl State {
         self.active = true;
         *self.faults.entry(fault).or_default() += 1;
         true
+    }
+
+    /// The fault is not made after all.
+    fn spare(&mut self, fault: Fault) {
+        self.budget += 1;
+        self.active = false;
+        *self.faults.entry(fault).or_default() -= 1;
     }
 }
 
@@ -720,9 +734,11 @@ mod b {
                 };
                 if !acked.is_empty() && acked.iter().all(is_awaited) {
                     if state.strikes(8, Fault::CutBeforeHapax) {
-                        world.doom_link(&mut state, connection.id);
-                        drop(state);
-                        break;
+                        if world.doom_link(&mut state, connection.id) {
+                            drop(state);
+                            break;
+                        }
+                        state.spare(Fault::CutBeforeHapax);
                     }
                     let past_retry = state.random.one_in(2);
                     let fault = if past_retry {
