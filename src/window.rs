@@ -270,6 +270,8 @@ struct Notes {
     /// The missing sequence that was flagged last in this epoch.
     flagged_gap: Option<Sequence>,
     absorbed: u32,
+    /// What was last looked for in the log: not again while it is on its way.
+    asked_crc: u32,
     /// When a batch with old records last came.
     old_at: Option<Time>,
     /// Saturates; nobody counts further.
@@ -289,6 +291,7 @@ static NO_NOTES: Notes = Notes {
     refused_crc: 0,
     flagged_gap: None,
     absorbed: 0,
+    asked_crc: 0,
     old_at: None,
     gaps: 0,
     waited_for: false,

@@ -468,6 +468,11 @@ impl Account {
         open || (remembered && self.earned.iter().any(|e| e.name == name))
     }
 
+    fn is_sent(&self, name: Name) -> bool {
+        let fates = self.fates.get(&name);
+        fates.is_some_and(|fates| fates.iter().any(|told| told.fate == Fate::Sent))
+    }
+
     fn lower_sent(&self, name: Name) -> bool {
         self.fates.iter().any(|(n, fates)| {
             fates.iter().any(|told| told.fate == Fate::Sent)
@@ -711,7 +716,7 @@ impl World {
                 );
             }
             Action::Resolve => prop_assert!(
-                account.doubted.contains(&name),
+                account.doubted.contains(&name) || account.is_sent(name),
                 "{name:?} is looked for without a reason"
             ),
             Action::Refuse(code) => {

@@ -189,7 +189,9 @@ impl Window {
         match order {
             Order::Wait if arrival.patient => Action::Hold,
             Order::Leave | Order::Wait => {
-                if class == Class::DuplicateUnknown && self.worth_reading(arrival, rules) {
+                let unanswered =
+                    matches!(class, Class::DuplicateUnknown | Class::DuplicateInFlight);
+                if unanswered && self.worth_reading(arrival, rules) {
                     Action::Resolve
                 } else {
                     Action::Forward

@@ -11,8 +11,8 @@ use super::{
 use crate::ids::BatchId;
 
 impl Window {
-    /// Whether a retry of unknown outcome is to be looked for in the log before
-    /// the broker gets it.
+    /// Whether a retry of unknown outcome, or of one whose answer has not come,
+    /// is to be looked for in the log before the broker gets it.
     ///
     /// Only record times make a broker forget what it wrote *and* write it
     /// again: its expiry counts from them, and a producer without state may
@@ -36,7 +36,12 @@ impl Window {
             && self.epoch.is_none_or(|epoch| epoch <= batch.epoch)
             && resolves(arrival.transactional, rules)
             && self.open.iter().any(|attempt| {
-                attempt.is(batch) && matches!(attempt.state, State::Unknown { asked: false, .. })
+                attempt.is(batch)
+                    && match attempt.state {
+                        State::Unknown { asked, .. } => !asked,
+                        State::Sent { .. } => self.notes().asked_crc != batch.crc,
+                        State::NotWritten { .. } => false,
+                    }
             })
     }
 
@@ -101,6 +106,7 @@ impl Window {
     /// The log was read and did not show the batch, or could not be read: the
     /// broker judges it, and it is not looked for again before that.
     pub fn asked(&mut self, batch: &BatchId) {
+        self.notes_mut().asked_crc = batch.crc;
         while let Some(attempt) = self.open.find_mut(|attempt| {
             attempt.is(batch) && matches!(attempt.state, State::Unknown { asked: false, .. })
         }) {

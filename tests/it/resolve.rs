@@ -209,6 +209,25 @@ fn an_old_retry_that_the_log_lacks_is_forwarded() {
     assert_eq!(world.verdicts("duplicate_resolved"), 0.0);
 }
 
+/// The broker's answer is lost behind hapax, which does not hear of it: the
+/// client is the first to lose patience, and the broker has forgotten.
+#[test]
+fn an_old_retry_of_a_batch_without_an_answer_is_answered_from_the_log() {
+    let world = World::new(&[]);
+    let mut silent = world.informed();
+    silent.write(&to(0, &young(0)), 100);
+    silent.send(&produce(1));
+    silent.broker.next();
+    let mut pair = world.informed();
+    let owed = pair.send(&produce(1));
+    let asked = question(&mut pair.broker);
+    let batch = of_epoch(0, 1).bytes();
+    shows(&mut pair.broker, &asked, &ends_with(&batch, 101));
+    let answer = pair.receive_one(&owed);
+    assert_eq!((answer.code, answer.offset), (0, 101));
+    assert_eq!(world.verdicts("duplicate_resolved"), 1.0);
+}
+
 #[test]
 fn a_retry_of_today_is_forwarded_at_once() {
     let world = World::new(&[]);
