@@ -201,6 +201,10 @@ async fn open(
         Ok(upstream) => upstream,
         Err(error) => {
             shared.cannot_dial(&target, info.client, &error);
+            // Reset, as a broker's port is that nobody listens on: an end in
+            // good order before the first answer tells franz-go that it should
+            // speak TLS, and it gives its records up.
+            let _ = client.set_zero_linger();
             shared.disconnected(DisconnectCause::Upstream);
             return None;
         }

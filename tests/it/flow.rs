@@ -1,7 +1,7 @@
 //! Bytes through the proxy: pairing, order, back-pressure, memory, ends.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -13,7 +13,8 @@ use kafka_protocol::messages::{FetchRequest, FetchResponse, ProduceRequest};
 
 use crate::broker::{self, OPAQUE, failed, framed};
 use crate::support::batch::Batch;
-use crate::support::raw::Produce;
+use crate::support::hapax;
+use crate::support::raw::{Client, Produce};
 use crate::support::{await_until, pause};
 use crate::world::{Pair, SOON, World, batch, of_epoch, opaque, orders, ping, produce};
 
@@ -607,4 +608,18 @@ fn a_frame_of_tags_does_not_stop_its_worker() {
     let took = start.elapsed();
     // It took twice that when each read began with the first tag.
     assert!(took < Duration::from_secs(12), "{took:?}");
+}
+
+/// Clients try again where nobody listens; of an end in good order before the
+/// first answer franz-go thinks that it should speak TLS, and gives up.
+#[test]
+fn a_client_is_reset_where_the_broker_cannot_be_reached() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap().to_string();
+    drop(nobody);
+    let hapax = hapax::start_with(&address, "absorb", 1, &[]);
+    let mut client = Client::connect(&hapax.bootstrap).unwrap();
+    ping(&mut client);
+    let error = client.receive_frame().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
 }
