@@ -68,8 +68,10 @@ fn main() -> ExitCode {
             for run in 0..runs {
                 let seed = first_seed + u64::from(run);
                 // One run that cannot be finished does not take the others with it.
+                let since = Instant::now();
                 let cells =
                     catch_unwind(AssertUnwindSafe(|| case.run(seed, kafka, &clients, &ways)));
+                println!("took {:.0} s", since.elapsed().as_secs_f64());
                 match cells {
                     Ok(cells) => add(&mut sums, *case, kafka, cells),
                     Err(_) => broken.push(format!("{} {kafka}, seed {seed}", case.id())),
