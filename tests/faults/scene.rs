@@ -25,10 +25,12 @@ pub(crate) enum Way {
     Hapax,
     /// hapax with `sequence.shield45`.
     Shield,
+    /// hapax, where the producer's user may not read the topic.
+    WriteOnly,
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 3] = [Self::Direct, Self::Hapax, Self::Shield];
+    pub(crate) const ALL: [Self; 4] = [Self::Direct, Self::Hapax, Self::Shield, Self::WriteOnly];
 
     /// For topics and the command line.
     pub(crate) fn id(self) -> &'static str {
@@ -36,6 +38,7 @@ impl Way {
             Self::Direct => "direct",
             Self::Hapax => "hapax",
             Self::Shield => "shield45",
+            Self::WriteOnly => "write-only",
         }
     }
 
@@ -45,12 +48,22 @@ impl Way {
             Self::Direct => "direct",
             Self::Hapax => "through hapax",
             Self::Shield => "through hapax, `shield45`",
+            Self::WriteOnly => "through hapax, without READ",
+        }
+    }
+
+    /// Whether this client goes it: the ways beside the two of every row show
+    /// what a setting does, for which two clients are enough.
+    fn has(self, client: Client) -> bool {
+        match self {
+            Self::Direct | Self::Hapax => true,
+            Self::Shield | Self::WriteOnly => matches!(client, Client::Java | Client::Librdkafka),
         }
     }
 
     fn arguments(self) -> &'static [&'static str] {
         match self {
-            Self::Direct | Self::Hapax => &[],
+            Self::Direct | Self::Hapax | Self::WriteOnly => &[],
             Self::Shield => &["--sequence-shield45", "true"],
         }
     }
@@ -115,7 +128,7 @@ pub(crate) struct Scene {
 /// What every producer is asked for: small batches, several in flight.
 const PRODUCER: [(&str, &str); 8] = [
     ("--partitions", "3"),
-    ("--rate", "200"),
+    ("--rate", "120"),
     ("--linger-ms", "20"),
     ("--batch-bytes", "400"),
     ("--in-flight", "5"),
@@ -136,7 +149,10 @@ impl Scene {
             fast_pid: plan.forgets_producers,
             has_users: plan.has_users,
             front_advertised: advertised.clone(),
-            properties: PROPERTIES.to_owned(),
+            properties: match plan.ways.contains(&Way::WriteOnly) {
+                true => format!("{PROPERTIES}\n{ACLS}"),
+                false => PROPERTIES.to_owned(),
+            },
             ..Options::default()
         });
         let fronts: Vec<String> = cluster.fronts().map(|(real, _)| real).collect();
@@ -144,7 +160,7 @@ impl Scene {
             let seed = random.below(u64::MAX);
             match way {
                 Way::Direct => Road::direct(seed, &advertised, &fronts),
-                Way::Hapax | Way::Shield => {
+                Way::Hapax | Way::Shield | Way::WriteOnly => {
                     Road::through(*way, seed, &advertised, &fronts, plan.hapax_arguments)
                 }
             }
@@ -161,9 +177,12 @@ impl Scene {
     /// Starts a producer for each client on each way, and waits until all work.
     pub(crate) fn start_producers(&mut self, plan: &Plan) {
         for road in &self.roads {
-            for client in &plan.clients {
+            for client in plan.clients.iter().filter(|client| road.way.has(**client)) {
                 let name = format!("{}-{}", client.id(), road.way.id());
                 let topic = self.cluster.create_topic(&name, 3);
+                if road.way == Way::WriteOnly {
+                    admin::allow_writing_alone(&mut self.cluster.connect(0), &topic);
+                }
                 let mut arguments = vec!["--topic".to_owned(), topic.clone()];
                 let operation = match plan.load {
                     Load::Idempotent => "produce",
@@ -175,6 +194,7 @@ impl Scene {
                 };
                 let own = plan.client_arguments.chunks(2);
                 let own = own.map(|pair| (pair[0], pair[1]));
+                let own = own.chain(client.rate().map(|rate| ("--rate", rate)));
                 for (name, value) in PRODUCER.into_iter().chain(own) {
                     arguments.extend([name.to_owned(), value.to_owned()]);
                 }
@@ -333,6 +353,10 @@ impl Scene {
 
     /// Counts what each producer was told against the log.
     pub(crate) fn judge(&self) -> Vec<(Client, Way, Counts)> {
+        let unread = self.lanes.iter().filter(|lane| lane.way == Way::WriteOnly);
+        for topic in unread.flat_map(|lane| &lane.topics) {
+            admin::allow_all(&mut self.cluster.connect(0), topic);
+        }
         let lanes = self.lanes.iter().map(|lane| {
             let logs: Vec<log::Log> = lane
                 .topics
@@ -547,6 +571,11 @@ fn addresses(first: u16, count: u16) -> Vec<String> {
 fn pairs(from: &[String], to: &[String]) -> Vec<(String, String)> {
     from.iter().cloned().zip(to.iter().cloned()).collect()
 }
+
+/// Everybody may do everything, but what the rules of a topic leave out. Nodes
+/// replicate by a right of the cluster's.
+const ACLS: &str = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=true";
 
 /// Topics come into being only when they are made, and a leader that has come
 /// back does not take over by itself in the midst of a row.
