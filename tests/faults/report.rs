@@ -172,7 +172,7 @@ pub(crate) fn with_block(readme: &str, results: &str) -> String {
 }
 
 const METHOD: &str = "\
-A run of a row is one fresh cluster of three nodes (replication 3, `min.insync.replicas` 2), one hapax in front of it, \
+A run of a row has fresh topics on a cluster of three nodes (replication 3, `min.insync.replicas` 2), a fresh hapax in front of it, \
 and every client at work twice at the same time, direct and through hapax, with a topic of three partitions each: \
 120 numbered records a second (kafka-python 40), several small batches in flight. Further ways, with Java and librdkafka alone, are hapaxes of \
 their own on the same cluster: with `sequence.shield45`, and where the ACLs of the topic let its producer write and not read. The row's faults strike both ways at once. \

@@ -241,7 +241,6 @@ impl Case {
             ways: ways.to_vec(),
             load: self.load,
             forgets_producers: false,
-            has_users: false,
             client_arguments: &[],
             hapax_arguments: &[],
         };
@@ -261,7 +260,6 @@ impl Case {
                 plan.forgets_producers = true;
                 plan.client_arguments = &["--age-ms", "93600000"];
             }
-            Row::BrokerCutOff => plan.has_users = true,
             // They wait for all of it.
             Row::CleanRestart | Row::CleanRestartBehind => {
                 plan.client_arguments = &["--delivery-timeout-ms", "300000"];
@@ -276,6 +274,7 @@ impl Case {
             Row::LastEpoch | Row::SequenceWrap => plan.clients.clear(),
             Row::LostResponses
             | Row::BrokerKilled
+            | Row::BrokerCutOff
             | Row::LeaderMoves
             | Row::RollingRestart
             | Row::ClientKilled
@@ -318,6 +317,7 @@ impl Case {
         scene.end_producers(LAST_WORDS);
         scene.report();
         let cells = scene.judge().into_iter();
+        scene.leave();
         cells
             .map(|(client, way, counts)| Cell {
                 client,

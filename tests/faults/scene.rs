@@ -6,6 +6,8 @@
 //! ```
 
 use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::admin::{self, Replicas};
@@ -61,6 +63,18 @@ impl Way {
         }
     }
 
+    /// What its clients log in with.
+    fn login(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Direct | Self::Hapax | Self::Shield => &[],
+            Self::WriteOnly => &[
+                ("--sasl-mechanism", "PLAIN"),
+                ("--sasl-user", WRITER),
+                ("--sasl-password", "bob-secret"),
+            ],
+        }
+    }
+
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Direct | Self::Hapax | Self::WriteOnly => &[],
@@ -78,8 +92,6 @@ pub(crate) struct Plan {
     pub(crate) load: Load,
     /// Producer ids are forgotten 5 s after their last record's time.
     pub(crate) forgets_producers: bool,
-    /// Each node runs as a user of its own.
-    pub(crate) has_users: bool,
     /// Further arguments of every client.
     pub(crate) client_arguments: &'static [&'static str],
     /// Further arguments of hapax.
@@ -121,6 +133,10 @@ pub(crate) struct Scene {
     pub(crate) random: Random,
     pub(crate) roads: Vec<Road>,
     pub(crate) lanes: Vec<Lane>,
+    kafka: &'static str,
+    forgets_producers: bool,
+    /// Where the nodes say that they are reached.
+    advertised: Vec<String>,
     /// Last, so that it is there until everything else has ended.
     pub(crate) cluster: Cluster,
 }
@@ -141,28 +157,18 @@ impl Scene {
     /// Starts the cluster and all ways to it.
     pub(crate) fn set(plan: &Plan) -> Self {
         let mut random = Random::new(plan.seed);
-        let nodes = 3;
-        let advertised = addresses(free_ports(nodes), nodes);
-        let cluster = Cluster::start(Options {
-            nodes: usize::from(nodes),
-            version: plan.kafka,
-            fast_pid: plan.forgets_producers,
-            has_users: plan.has_users,
-            front_advertised: advertised.clone(),
-            properties: match plan.ways.contains(&Way::WriteOnly) {
-                true => format!("{PROPERTIES}\n{ACLS}"),
-                false => PROPERTIES.to_owned(),
-            },
-            ..Options::default()
-        });
+        let (cluster, advertised) = Standing::take(plan.kafka, plan.forgets_producers);
         let fronts: Vec<String> = cluster.fronts().map(|(real, _)| real).collect();
+        let logins = cluster.sasl_bootstrap();
+        let logins: Vec<String> = logins.split(',').map(str::to_owned).collect();
         let roads = plan.ways.iter().map(|way| {
             let seed = random.below(u64::MAX);
             match way {
                 Way::Direct => Road::direct(seed, &advertised, &fronts),
-                Way::Hapax | Way::Shield | Way::WriteOnly => {
+                Way::Hapax | Way::Shield => {
                     Road::through(*way, seed, &advertised, &fronts, plan.hapax_arguments)
                 }
+                Way::WriteOnly => Road::through(*way, seed, &logins, &logins, plan.hapax_arguments),
             }
         });
         let roads = roads.collect();
@@ -170,8 +176,23 @@ impl Scene {
             random,
             roads,
             lanes: Vec::new(),
+            kafka: plan.kafka,
+            forgets_producers: plan.forgets_producers,
+            advertised,
             cluster,
         }
+    }
+
+    /// The end of a run that went well: its cluster is for the next one, without its topics.
+    pub(crate) fn leave(self) {
+        let topics = self.lanes.iter().flat_map(|lane| &lane.topics);
+        admin::drop_topics(&mut self.cluster.connect(0), topics);
+        Standing::leave(Standing {
+            kafka: self.kafka,
+            forgets_producers: self.forgets_producers,
+            advertised: self.advertised,
+            cluster: self.cluster,
+        });
     }
 
     /// Starts a producer for each client on each way, and waits until all work.
@@ -181,7 +202,7 @@ impl Scene {
                 let name = format!("{}-{}", client.id(), road.way.id());
                 let topic = self.cluster.create_topic(&name, 3);
                 if road.way == Way::WriteOnly {
-                    admin::allow_writing_alone(&mut self.cluster.connect(0), &topic);
+                    admin::allow_writing_alone(&mut self.cluster.connect(0), &topic, WRITER);
                 }
                 let mut arguments = vec!["--topic".to_owned(), topic.clone()];
                 let operation = match plan.load {
@@ -195,6 +216,7 @@ impl Scene {
                 let own = plan.client_arguments.chunks(2);
                 let own = own.map(|pair| (pair[0], pair[1]));
                 let own = own.chain(client.rate().map(|rate| ("--rate", rate)));
+                let own = own.chain(road.way.login().iter().copied());
                 for (name, value) in PRODUCER.into_iter().chain(own) {
                     arguments.extend([name.to_owned(), value.to_owned()]);
                 }
@@ -353,10 +375,6 @@ impl Scene {
 
     /// Counts what each producer was told against the log.
     pub(crate) fn judge(&self) -> Vec<(Client, Way, Counts)> {
-        let unread = self.lanes.iter().filter(|lane| lane.way == Way::WriteOnly);
-        for topic in unread.flat_map(|lane| &lane.topics) {
-            admin::allow_all(&mut self.cluster.connect(0), topic);
-        }
         let lanes = self.lanes.iter().map(|lane| {
             let logs: Vec<log::Log> = lane
                 .topics
@@ -377,6 +395,49 @@ impl Scene {
         let roads = self.roads.iter();
         roads.filter_map(|road| Some((road.way, road.hapax.as_ref()?)))
     }
+}
+
+/// A cluster between two runs: to start three nodes takes longer than most rows do.
+struct Standing {
+    kafka: &'static str,
+    forgets_producers: bool,
+    advertised: Vec<String>,
+    cluster: Cluster,
+}
+
+static STANDING: Mutex<Option<Standing>> = Mutex::new(None);
+
+impl Standing {
+    /// The one that was left, if it is of that kind; a new one otherwise.
+    fn take(kafka: &'static str, forgets_producers: bool) -> (Cluster, Vec<String>) {
+        let left = STANDING.lock().expect("no holder panics").take();
+        let fits = |left: &Self| (left.kafka, left.forgets_producers) == (kafka, forgets_producers);
+        if let Some(left) = left.filter(fits) {
+            return (left.cluster, left.advertised);
+        }
+        let nodes = 3;
+        let advertised = addresses(free_ports(nodes), nodes);
+        let cluster = Cluster::start(Options {
+            nodes: usize::from(nodes),
+            version: kafka,
+            fast_pid: forgets_producers,
+            // Whoever else runs this can do all but cut a node off.
+            has_users: is_root(),
+            front_advertised: advertised.clone(),
+            properties: PROPERTIES.to_owned(),
+            ..Options::default()
+        });
+        (cluster, advertised)
+    }
+
+    fn leave(left: Self) {
+        *STANDING.lock().expect("no holder panics") = Some(left);
+    }
+}
+
+fn is_root() -> bool {
+    let process = std::fs::metadata("/proc/self");
+    process.is_ok_and(|process| process.uid() == 0)
 }
 
 /// Where answers get lost.
@@ -572,11 +633,14 @@ fn pairs(from: &[String], to: &[String]) -> Vec<(String, String)> {
     from.iter().cloned().zip(to.iter().cloned()).collect()
 }
 
-/// Everybody may do everything, but what the rules of a topic leave out. Nodes
-/// replicate by a right of the cluster's.
-const ACLS: &str = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-allow.everyone.if.no.acl.found=true";
+/// Who may do nothing with its topic but write, where that is a way.
+const WRITER: &str = "bob";
 
 /// Topics come into being only when they are made, and a leader that has come
-/// back does not take over by itself in the midst of a row.
-const PROPERTIES: &str = "auto.create.topics.enable=false\nauto.leader.rebalance.enable=false";
+/// back does not take over by itself in the midst of a row. Who does not log in
+/// may do everything.
+const PROPERTIES: &str = "auto.create.topics.enable=false
+auto.leader.rebalance.enable=false
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+allow.everyone.if.no.acl.found=true";
