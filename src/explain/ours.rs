@@ -88,8 +88,9 @@ pub static PREDECESSOR_FAILED: Explanation = Explanation {
         "An error of the broker (3, 6, 19 and others); the client retries in order.",
         "The client gave the failed batch up and goes on: its records are missing.",
     ],
-    hapax: "In mode absorb the later batch is answered with a retriable error, three times at \
-            most, so that the failed one is written first.",
+    hapax: "In mode absorb the later batch is answered with a retriable error, so that the \
+            failed one is written first: once, and three times at most while the beginning of an \
+            epoch is what failed.",
     advice: &[
         "Nothing, if it ends by itself: the retry of the failed batch closes the gap.",
         "If it lasts, see the error before it, and the client's delivery timeout.",
@@ -405,8 +406,9 @@ static MIRRORED: Explanation = Explanation {
              or whose outcome is unknown.",
     causes: &["An error of the broker for the batch before it: 3, 6, 19, 100 and others."],
     hapax: "It answers 3, 6 or 100 if the failed batch got that, else 19. All of them say that \
-            nothing was written and that the client should retry. Three times at most for a \
-            batch, then it is forwarded.",
+            nothing was written and that the client should retry. Once for a \
+            batch, and three times at most while the beginning of an epoch is what failed, since \
+            a broker would take what follows; then it is forwarded.",
     advice: &["Nothing, while it is short; else cure the error of the batch before it."],
     promql: &["rate(hapax_verdicts_total{verdict=\"mirrored\"}[5m]) > 0"],
     see: &["predecessor_failed", "19"],

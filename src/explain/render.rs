@@ -131,8 +131,8 @@ fn mirrored_as(code: i16) -> i16 {
 
 fn settled(settles: Settles, mirrored: i16) -> String {
     let held_back = format!(
-        "Batches behind it that were never sent get {mirrored} until it comes again, three \
-         times at most."
+        "Batches behind it that were never sent get {mirrored} until it comes again: once, or \
+         three times at most where it begins an epoch."
     );
     match settles {
         Settles::Written => "Relays it; the batch counts as written.".to_owned(),

@@ -13,6 +13,11 @@ use crate::ids::{BatchId, Sequence};
 /// come again. A client that gave the predecessor up must get through.
 pub(super) const MIRRORS_MAX: u8 = 3;
 
+/// The same where the broker knows the producer, and so keeps the order itself:
+/// each more could be the last retry of a client whose predecessor was written
+/// by way of another instance.
+const MIRRORS_KNOWN_MAX: u8 = 1;
+
 /// A batch of an older epoch than the cluster has seen.
 pub const INVALID_PRODUCER_EPOCH: i16 = 47;
 
@@ -87,17 +92,10 @@ impl Window {
     /// would say of it.
     fn next(&self, arrival: &Arrival, rules: &Rules) -> Verdict {
         let acts = rules.mode != Mode::Observe && arrival.acks != Acks::None;
-        let waits = acts && !self.open.is_empty() && !self.gate_open(arrival);
+        let waits = acts && arrival.patient && !self.open.is_empty() && !self.gate_open(arrival);
         Verdict {
             class: Class::InOrder,
-            action: match waits {
-                true if arrival.patient => Action::Hold,
-                true => match self.mirror(&arrival.batch, super::outcome::NOT_ENOUGH_REPLICAS) {
-                    Order::Mirror(code) => Action::Mirror(code),
-                    Order::Leave | Order::Wait => Action::Forward,
-                },
-                false => Action::Forward,
-            },
+            action: if waits { Action::Hold } else { Action::Forward },
             first_time: true,
             resent: if self.keeps_former() {
                 self.resent(arrival, rules)
@@ -153,6 +151,15 @@ impl Window {
         }
     }
 
+    /// Whether the broker has taken a batch of this epoch, so that it takes no
+    /// later one before its turn: one was acknowledged here, or the beginning
+    /// of the epoch is not what is missing.
+    fn is_known_to_broker(&self, batch: &BatchId) -> bool {
+        let begins = |a: Attempt| a.batch.epoch == batch.epoch && a.batch.first == Sequence::ZERO;
+        self.epoch == Some(batch.epoch) && self.acked.last().is_some()
+            || !self.open.iter().any(begins)
+    }
+
     /// S1 of SEMANTICS 7.7. S2 is that this is the window of the topic's
     /// present id, S3 that the facts of a window are those of its epoch only.
     fn is_stale(&self, batch: &BatchId) -> bool {
@@ -173,7 +180,8 @@ impl Window {
             return Action::Forward;
         }
         let mut order = self.order(arrival, predecessor);
-        if matches!(order, Order::Wait) && !arrival.patient {
+        let is_impatient = matches!(order, Order::Wait) && !arrival.patient;
+        if is_impatient && !self.is_known_to_broker(&arrival.batch) {
             // Were it sent on, a broker that knows nothing of the producer
             // would take it, and never again the one before it (KAFKA-15591).
             order = self.mirror(&arrival.batch, super::outcome::NOT_ENOUGH_REPLICAS);
@@ -419,7 +427,12 @@ impl Window {
             }
             mirrors = attempt.mirrors;
         }
-        if mirrors < MIRRORS_MAX {
+        let most = if self.is_known_to_broker(batch) {
+            MIRRORS_KNOWN_MAX
+        } else {
+            MIRRORS_MAX
+        };
+        if mirrors < most {
             Order::Mirror(code)
         } else {
             Order::Leave

@@ -394,6 +394,51 @@ fn patience_ends_and_the_batch_is_not_written_three_times_then_it_leaves() {
 }
 
 #[test]
+fn patience_ends_and_a_broker_that_knows_the_producer_judges() {
+    let mut w = World::new();
+    let flight = w.send(batch(0, 0, 10));
+    w.ack(flight);
+    let _flight = w.send(batch(0, 10, 10));
+    let tired = |w: &World, first| Arrival {
+        patient: false,
+        link: link(2),
+        ..w.arrival(batch(0, first, 10))
+    };
+    for first in [20, 40] {
+        let tired = tired(&w, first);
+        assert_eq!(w.window.judge(&tired, &RULES).action, Action::Forward);
+    }
+}
+
+#[test]
+fn behind_a_failed_batch_a_broker_that_knows_the_producer_judges_sooner() {
+    let mut w = World::new();
+    let flight = w.send(batch(0, 0, 10));
+    w.ack(flight);
+    let head = w.send(batch(0, 10, 10));
+    let _ = w.fail(head, 6);
+    assert_eq!(w.mirror(batch(0, 20, 10)), 6);
+    assert_eq!(w.action(batch(0, 20, 10)), Action::Forward);
+}
+
+/// A retry of what was acknowledged before the topic went is not said to be
+/// unwritten, whatever is on its way before it.
+#[test]
+fn what_was_acknowledged_before_error_100_is_never_mirrored() {
+    let mut w = World::new();
+    let second = w.send(batch(0, 10, 10));
+    let tired = Arrival {
+        patient: false,
+        ..w.arrival(batch(0, 10, 10))
+    };
+    let copy = w.send_as(tired);
+    let _first = w.send(batch(0, 0, 10));
+    w.ack(second);
+    let _ = w.fail(copy, 100);
+    assert_eq!(w.window.judge(&tired, &RULES).action, Action::Forward);
+}
+
+#[test]
 fn what_a_batch_waits_for_is_its_own_connections_or_anothers() {
     let mut w = World::new();
     let own = w.send(batch(0, 0, 10));

@@ -158,13 +158,13 @@ fn a_gap_behind_a_failed_batch_is_told_once() {
     let mut pair = world.informed();
     pair.write(&produce(0), 0);
     told(&mut pair, &produce(1), 6, 0);
-    for _ in 0..3 {
-        assert_eq!(pair.answered_here(&produce(2))[0].code, 6);
-    }
+    assert_eq!(pair.answered_here(&produce(2))[0].code, 6);
+    told(&mut pair, &produce(2), 45, 0);
+    told(&mut pair, &produce(2), 45, 0);
     let missing = [("expected", json!(1)), ("missing", json!(1))];
     let gap = with(event("gap", Some("predecessor_failed"), 0, 2), &missing);
     check_event(&world, &gap);
-    assert_eq!(world.verdicts("mirrored"), 3.0);
+    assert_eq!(world.verdicts("mirrored"), 1.0);
 }
 
 #[test]

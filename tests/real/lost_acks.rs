@@ -234,11 +234,9 @@ impl Oracle for Admin {
     }
 
     fn report(&self) -> String {
-        format!(
-            "{:?} {:?}",
-            self.rows("producers"),
-            self.rows("connections")
-        )
+        let mut connections = self.rows("connections");
+        connections.retain(|row| row["in_flight"] != 0 || row["held"] == true);
+        format!("{:?} {connections:?}", self.rows("producers"))
     }
 }
 

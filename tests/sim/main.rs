@@ -77,16 +77,6 @@ fn a_seed_tells_one_story() {
     }
 }
 
-/// fixme: a batch whose predecessor was settled through another instance, or
-/// given up, is mirrored up to three times, which are all the retries that
-/// sarama has.
-#[test]
-fn mirrored_errors_can_cost_a_client_its_last_retry() {
-    let scenario = faults::scenario("everything").expect("it is a scenario");
-    let told = oracle::run(0, scenario, Between::Absorb, false);
-    assert!(told.tally.misled > 0);
-}
-
 /// What the oracle says of some seeds of a faulty hapax.
 fn faulty(between: Between, scenario: Scenario, seeds: u64) -> (Tally, Vec<String>) {
     let mut total = Tally::default();

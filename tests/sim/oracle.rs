@@ -33,8 +33,8 @@ pub struct Tally {
     /// Epochs that clients began of their own accord.
     pub bumps: u64,
     /// Batches of sarama that hapax's own errors cost the last retry, although
-    /// the broker would have taken them. fixme: a predecessor that was settled
-    /// through another instance of hapax is mirrored as if it were open.
+    /// the broker would have taken them: the batch before it was settled
+    /// through another instance of hapax.
     pub misled: u64,
     /// Successes of hapax's own for what an unclean election had lost.
     pub outlived: u64,
@@ -275,6 +275,18 @@ pub fn row(name: &str, between: &str, t: &Tally) -> String {
         t.counts.asked + t.counts.contested,
         t.counts.found,
     )
+}
+
+/// What the columns of [`row`] count.
+pub fn columns() -> &'static str {
+    "Records: *doubled* (twice in the log under one epoch), *renumb.* (again under another), \
+     *reord.* (behind a later one), *lost* (acknowledged, not in the log), *givenup* (not in the \
+     log, by a patient client), *refused* (the same by sarama, which has three retries). \
+     *misled*: batches of sarama whose last retry got an error of hapax's own though the broker \
+     would have taken them. Clients: *died* (of a fatal error), *bumps* (epochs that they began \
+     themselves). hapax: batches absorbed, mirrored and held, holds that ended without what they \
+     waited for (*late*), reads of the log and batches found there. \"everything\" mixes all \
+     faults with three instances of hapax that share no state."
 }
 
 pub fn header() -> String {
