@@ -78,7 +78,7 @@ impl Way {
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Direct | Self::Hapax | Self::WriteOnly => &[],
-            Self::Shield => &["--sequence-shield45", "true"],
+            Self::Shield => &["--sequence-shield45=true"],
         }
     }
 }
