@@ -27,7 +27,7 @@ mod told;
 mod topics;
 
 use crate::config::Mode;
-use crate::ids::{NodeId, ProducerId, TopicKey};
+use crate::ids::{Epoch, NodeId, ProducerId, TopicKey};
 use crate::ledger::{Hasher, Ledger, Link, Producer, Realm};
 use crate::metrics::{Api, DisconnectCause, Outcome, Presence, Side, Tally};
 use crate::timers;
@@ -151,6 +151,9 @@ struct Session {
     advertised: Arc<str>,
     topics: TopicCache,
     producers: HashMap<ProducerId, Arc<Producer>, Hasher>,
+    /// The producer and epoch of the newest batch: one of `producers`, which
+    /// knows that epoch.
+    epoch_seen: Option<(ProducerId, Epoch)>,
 
     dry: Dry,
     client_eof: bool,
@@ -265,6 +268,7 @@ impl Session {
             advertised,
             topics: TopicCache::default(),
             producers: HashMap::default(),
+            epoch_seen: None,
             dry: Dry::default(),
             client_eof: false,
             upstream_shut: false,

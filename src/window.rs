@@ -451,6 +451,7 @@ impl Window {
         }
     }
 
+    #[inline]
     fn note(&mut self, arrival: &Arrival, verdict: &Verdict) {
         self.touched = arrival.now;
         if arrival.old {
@@ -485,6 +486,7 @@ impl Window {
 
     /// Whether there is room for one more attempt, and notes if one is
     /// forgotten for it, or is not remembered, that may be in the log.
+    #[inline]
     fn has_room(&mut self) -> bool {
         let forgotten = self.open.make_room();
         if !matches!(forgotten, Some(None | Some(State::NotWritten { .. }))) {

@@ -53,6 +53,16 @@ pub(super) struct Owed {
     pub timeout: Option<Duration>,
 }
 
+impl Owed {
+    /// The answers of hapax's own that join the response.
+    pub(super) fn joined_by(&self) -> &[Answer] {
+        match &self.reply {
+            Reply::Produce(answers) => answers,
+            _ => &[],
+        }
+    }
+}
+
 /// A response that answers nothing that was asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Unpaired {

@@ -349,6 +349,11 @@ impl Session {
                 [part] if all_seen => self.admit(part, terms, patient),
                 _ => self.judge_once(parts, terms, patient),
             }
+            if parts.iter().all(Part::forwards) {
+                // Nearly always: nothing waits, nothing is to be looked for.
+                self.release();
+                return true;
+            }
             let waits_for = parts.iter().find_map(|p| match &p.verdict {
                 Some((key, _, verdict)) if verdict.action == Action::Hold => Some(*key),
                 _ => None,
@@ -699,6 +704,7 @@ impl Session {
     pub(super) fn producer(&mut self, id: ProducerId) -> Option<&Arc<Producer>> {
         if self.producers.len() >= PRODUCERS_CACHED && !self.producers.contains_key(&id) {
             let ttl = self.shared.ledger.rules().ttl;
+            self.epoch_seen = None;
             for (_, forgotten) in self.producers.drain() {
                 forgotten.trouble(self.time, ttl);
             }
@@ -814,9 +820,18 @@ fn keep_room(mut parts: Vec<Part>) {
     }
 }
 
+/// Whether partitions rise from each to the next, and from the last to the
+/// first, but at one place: then none comes twice. Clients begin with another
+/// partition each time, and go on from the highest to the lowest.
+fn rise_in_a_circle(parts: &[Part]) -> bool {
+    let next = parts.iter().skip(1).chain(parts.first());
+    let pairs = parts.iter().zip(next);
+    pairs.filter(|(a, b)| a.place() >= b.place()).count() <= 1
+}
+
 /// A partition that a request names twice is left to the broker to judge.
 fn mark_repeated(parts: &mut [Part]) {
-    if parts.len() < 2 {
+    if parts.len() < 2 || rise_in_a_circle(parts) {
         return;
     }
     let mut seen = Places::with_capacity_and_hasher(parts.len(), Hasher::default());

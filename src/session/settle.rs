@@ -2,7 +2,7 @@
 
 use super::Session;
 use super::end::End;
-use super::pipeline::{Owed, Reply};
+use super::pipeline::Owed;
 use super::route::PREFIX;
 use super::topics::Named;
 use crate::events::{Event, Kind};
@@ -113,6 +113,9 @@ impl Session {
             }
             Ok(endpoints) => {
                 self.all_settled(&owed, ok);
+                if !endpoints && edits.is_empty() && owed.joined_by().is_empty() {
+                    return Ok(None);
+                }
                 self.changed(&owed, frame, endpoints, &edits)
             }
             Err(error) => {
@@ -127,8 +130,12 @@ impl Session {
 
     /// All that the response says has been taken in.
     pub(super) fn all_settled(&mut self, owed: &Owed, ok: bool) {
-        self.settle_silent(owed.tickets);
-        self.tickets.drain(..owed.tickets);
+        for _ in 0..owed.tickets {
+            let sent = self.tickets.pop_front();
+            if let Some(sent) = sent.filter(|sent| !sent.settled.get()) {
+                self.settle_silent(&sent);
+            }
+        }
         self.answered(owed, ok);
     }
 
@@ -193,9 +200,8 @@ impl Session {
                 });
             whole = Some(acknowledged.map_err(malformed)?);
         }
-        if let Reply::Produce(answers) = &owed.reply
-            && !answers.is_empty()
-        {
+        let answers = owed.joined_by();
+        if !answers.is_empty() {
             let frame = without_length(whole.as_deref()).unwrap_or(frame);
             whole = Some(produce::merge(version, frame, answers).map_err(malformed)?);
         }
@@ -208,12 +214,10 @@ impl Session {
     }
 
     /// A response that does not speak of a batch leaves its outcome unknown.
-    fn settle_silent(&self, due: usize) {
-        let due = self.tickets.iter().take(due);
-        for sent in due.filter(|sent| !sent.settled.get()) {
-            let unknown = Outcome::Unknown { candidate: None };
-            let _ = self.shared.ledger.settle(&sent.ticket, unknown, self.time);
-        }
+    #[cold]
+    fn settle_silent(&self, sent: &Sent) {
+        let unknown = Outcome::Unknown { candidate: None };
+        let _ = self.shared.ledger.settle(&sent.ticket, unknown, self.time);
     }
 
     /// What the settling of a batch is worth telling.

@@ -27,11 +27,8 @@ impl Session {
     ) {
         let batch = &arrival.batch;
         part.topic.metrics.batch(counted, u64::from(batch.count));
-        let bumped = self
-            .producer(batch.producer)
-            .is_some_and(|producer| producer.bumps(batch.epoch));
-        if bumped {
-            self.record(part, batch, Event::new(Kind::EpochBump));
+        if self.epoch_seen != Some((batch.producer, batch.epoch)) {
+            self.see_epoch(part, batch);
         }
         if let Some(resent) = verdict.resent {
             self.tell_resent(part, arrival, resent);
@@ -52,6 +49,19 @@ impl Session {
             }
         }
         self.record(part, batch, event);
+    }
+
+    /// A batch is of another epoch, or producer, than the one before it.
+    #[inline(never)]
+    fn see_epoch(&mut self, part: &Part, batch: &BatchId) {
+        let Some(producer) = self.producer(batch.producer) else {
+            return;
+        };
+        let bumped = producer.bumps(batch.epoch);
+        self.epoch_seen = Some((batch.producer, batch.epoch));
+        if bumped {
+            self.record(part, batch, Event::new(Kind::EpochBump));
+        }
     }
 
     /// The records are known from a batch of a former epoch.

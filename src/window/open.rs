@@ -61,8 +61,10 @@ impl Many {
     }
 
     fn retain(&mut self, stays: impl Fn(&Attempt) -> bool) {
-        let mut kept = 0;
-        for place in 0..self.len {
+        let goes = self.as_slice().iter().position(|attempt| !stays(attempt));
+        // Nearly always all stay.
+        let Some(mut kept) = goes else { return };
+        for place in kept + 1..self.len {
             if stays(&self.attempts[place]) {
                 self.attempts[kept] = self.attempts[place];
                 kept += 1;

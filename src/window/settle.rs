@@ -81,12 +81,11 @@ impl Window {
                 if code != 2 && code != 10 {
                     self.distrust_leaders();
                 }
-                if code == outcome::UNKNOWN_TOPIC_ID && self.acked.last().is_some() {
-                    // Gone, and with it what was acknowledged. Where nothing was
-                    // yet, the topic may be too new for this broker to have heard
-                    // of it: what has failed there still goes before the rest.
-                    self.forget();
-                    self.notes_mut().has_forgotten = true;
+                if code == outcome::UNKNOWN_TOPIC_ID {
+                    // Gone, or so new that this broker has not heard of it yet:
+                    // what was acknowledged answers nobody any more, and what
+                    // has failed there still goes before all that follows.
+                    self.acked.realm = None;
                 }
                 self.failed(attempt, code, true, now);
             }

@@ -435,6 +435,7 @@ fn what_was_acknowledged_before_error_100_is_never_mirrored() {
     let _first = w.send(batch(0, 0, 10));
     w.ack(second);
     let _ = w.fail(copy, 100);
+    // And no success of before answers it.
     assert_eq!(w.window.judge(&tired, &RULES).action, Action::Forward);
 }
 

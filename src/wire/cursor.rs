@@ -6,28 +6,33 @@ use super::WireError;
 /// but the place, which the caller drops when it gets `Truncated`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a> {
-    bytes: &'a [u8],
-    /// `at <= bytes.len()`.
-    at: usize,
+    /// What lies ahead.
+    rest: &'a [u8],
+    /// How many bytes there are in all, `rest.len() <= len`.
+    len: usize,
 }
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
+        Self {
+            rest: bytes,
+            len: bytes.len(),
+        }
     }
 
     /// At `at`, or at the end where the bytes are fewer.
     pub(super) fn starting(bytes: &'a [u8], at: usize) -> Self {
-        let at = at.min(bytes.len());
-        Self { bytes, at }
+        let rest = bytes.get(at..).unwrap_or_default();
+        let len = bytes.len();
+        Self { rest, len }
     }
 
     pub(super) fn at(&self) -> usize {
-        self.at
+        self.len - self.rest.len()
     }
 
     pub(super) fn left(&self) -> usize {
-        self.bytes.len() - self.at
+        self.rest.len()
     }
 
     /// The bytes must end here.
@@ -40,12 +45,11 @@ impl<'a> Cursor<'a> {
 
     #[inline(always)]
     pub(super) fn take(&mut self, len: usize, what: &'static str) -> Result<&'a [u8], WireError> {
-        let (taken, _) = self
-            .bytes
-            .get(self.at..)
-            .and_then(|rest| rest.split_at_checked(len))
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(len)
             .ok_or(WireError::Truncated { what })?;
-        self.at += len;
+        self.rest = rest;
         Ok(taken)
     }
 
@@ -54,12 +58,11 @@ impl<'a> Cursor<'a> {
         &mut self,
         what: &'static str,
     ) -> Result<[u8; N], WireError> {
-        let taken = self
-            .bytes
-            .get(self.at..)
-            .and_then(|rest| rest.first_chunk())
+        let (taken, rest) = self
+            .rest
+            .split_first_chunk()
             .ok_or(WireError::Truncated { what })?;
-        self.at += N;
+        self.rest = rest;
         Ok(*taken)
     }
 
@@ -86,9 +89,9 @@ impl<'a> Cursor<'a> {
     /// An unsigned varint; at most five bytes and 32 bits.
     #[inline(always)]
     pub(super) fn varint(&mut self, what: &'static str) -> Result<u32, WireError> {
-        if let Some(&byte @ 0..0x80) = self.bytes.get(self.at) {
-            self.at += 1;
-            return Ok(u32::from(byte));
+        if let [byte @ 0..0x80, rest @ ..] = self.rest {
+            self.rest = rest;
+            return Ok(u32::from(*byte));
         }
         self.long_varint(what)
     }
@@ -158,21 +161,23 @@ impl<'a> Cursor<'a> {
     /// The next `N` bytes, which are not passed; `None` where there are fewer.
     #[inline(always)]
     pub(super) fn ahead<const N: usize>(&self) -> Option<&'a [u8; N]> {
-        self.bytes.get(self.at..)?.first_chunk()
+        self.rest.first_chunk()
     }
 
     /// Passes `len` bytes that were looked at.
     #[inline(always)]
     pub(super) fn pass(&mut self, len: usize) {
-        self.at = (self.at + len).min(self.bytes.len());
+        self.rest = self.rest.get(len..).unwrap_or_default();
     }
 
     /// Passes a section of tagged fields if it is an empty one.
     #[inline(always)]
     pub(super) fn no_tags(&mut self) -> bool {
-        let none = self.bytes.get(self.at) == Some(&0);
-        self.at += usize::from(none);
-        none
+        let [0, rest @ ..] = self.rest else {
+            return false;
+        };
+        self.rest = rest;
+        true
     }
 
     /// Passes a section of tagged fields.

@@ -134,12 +134,10 @@ impl Walk {
         loop {
             let passed = self.skip.min(cursor.left());
             self.skip -= passed;
-            cursor.take(passed, "records")?;
+            cursor.pass(passed);
+            while self.skip == 0 && self.empty_tail(&mut cursor) {}
             if self.skip > 0 || self.stage == Stage::Done {
                 return Ok(cursor.at());
-            }
-            if self.empty_tail(&mut cursor) {
-                continue;
             }
             let mut ahead = cursor;
             match self.step(&mut ahead, sink) {
@@ -273,7 +271,7 @@ pub(super) fn check_version(version: i16, oldest: i16) -> Result<(), WireError> 
     })
 }
 
-#[inline]
+#[inline(always)]
 fn topic<'a>(cursor: &mut Cursor<'a>, version: i16) -> Result<TopicRef<'a>, WireError> {
     if version >= TOPIC_IDS {
         return cursor.array("a topic id").map(TopicRef::Id);

@@ -210,6 +210,30 @@ fn a_topic_named_twice_with_the_same_partition_is_untracked() {
     check_untracked(make, 2.0);
 }
 
+/// In whatever order the partitions come, and wherever the one comes again.
+#[test]
+fn only_a_partition_named_twice_is_untracked() {
+    let check = |partitions: &[i32], named_twice: f64| {
+        let world = World::new(&[]);
+        let parts = partitions.iter().map(|p| (*p, Some(batch(0))));
+        let all = Produce::of(vec![(orders(), parts.collect())]);
+        passes(&mut world.pair(), &all, 7);
+        let untracked = world.verdicts("untracked");
+        assert_eq!(untracked, named_twice, "{partitions:?}");
+        let forwarded = world.verdicts("forwarded");
+        let others = partitions.len() as f64 - named_twice;
+        assert_eq!(forwarded, others, "{partitions:?}");
+    };
+    check(&[0, 1, 2, 3], 0.0);
+    check(&[2, 3, 0, 1], 0.0);
+    check(&[3, 2, 1, 0], 0.0);
+    check(&[0, 1, 1, 2], 2.0);
+    check(&[0, 1, 2, 0], 2.0);
+    check(&[2, 3, 0, 1, 2], 2.0);
+    check(&[2, 3, 0, 1, 2, 3], 4.0);
+    check(&[1, 0, 1, 1], 3.0);
+}
+
 #[test]
 fn two_batches_of_a_partition_are_untracked() {
     let both: Bytes = [batch(0), batch(1)].concat().into();
