@@ -60,6 +60,11 @@ fn main() -> ExitCode {
         .unwrap_or_else(|| Random::from_clock().below(1 << 32));
     let mut sums: Vec<Sum> = Vec::new();
     let (mut broken, mut left_out) = (Vec::new(), Vec::new());
+    let made = format!(
+        "{} at {}, seed {first_seed}",
+        said("date", &["-u", "+%Y-%m-%d"]),
+        said("git", &["rev-parse", "--short", "HEAD"])
+    );
     let limit: Option<u64> = options.number("--minutes");
     let limit = limit.map(|minutes| Duration::from_secs(60 * minutes));
     let is_over = || limit.is_some_and(|limit| start.elapsed() >= limit);
@@ -79,35 +84,49 @@ fn main() -> ExitCode {
             let cells = catch_unwind(AssertUnwindSafe(|| case.run(seed, kafka, &clients, &ways)));
             println!("took {:.0} s", since.elapsed().as_secs_f64());
             match cells {
-                Ok(cells) => add(&mut sums, case, kafka, cells),
+                Ok(cells) => add(&mut sums, case, kafka, &made, cells),
                 Err(_) => broken.push(format!("{} {kafka}, seed {seed}", case.id())),
             }
         }
     }
-    let mut head = head(start, runs, first_seed);
-    for (what, runs) in [("Not finished", &broken), ("No time for", &left_out)] {
-        if !runs.is_empty() {
-            head += &format!("\n\n{what}: {}.", runs.join("; "));
+    for (what, runs) in [("not finished", &broken), ("no time for", &left_out)] {
+        for run in runs {
+            eprintln!("{what}: {run}");
         }
     }
-    let text = report::results(&head, &sums);
-    println!("\n{text}");
-    for run in &broken {
-        eprintln!("not finished: {run}");
-    }
     let complaints = complaints(&sums);
-    for complaint in &complaints {
+    if options.has("--report") {
+        let page = std::fs::read_to_string(report::results_file()).unwrap_or_default();
+        let is_clean = complaints.is_empty() && broken.is_empty() && !sums.is_empty();
+        sums.extend(report::earlier(&page, &sums));
+        sums.sort_by_key(|sum| Case::all().iter().position(|case| *case == sum.case));
+        let text = report::results(HEAD, &sums);
+        write(&text);
+        println!("\n{text}");
+        return code(is_clean, &complaints);
+    }
+    println!(
+        "\n{}",
+        report::results(&head(start, runs, first_seed), &sums)
+    );
+    code(
+        complaints.is_empty() && broken.is_empty() && !sums.is_empty(),
+        &complaints,
+    )
+}
+
+fn code(is_clean: bool, complaints: &[String]) -> ExitCode {
+    for complaint in complaints {
         eprintln!("{complaint}");
     }
-    if options.has("--report") {
-        write(&text);
-    }
-    match complaints.is_empty() && broken.is_empty() && !sums.is_empty() {
+    match is_clean {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }
 }
 
+/// Of a page whose rows may have been made on several days.
+const HEAD: &str = "Made by `tests/run faults --report`, which makes the rows anew that it runs and leaves the others as they are; each says when it was run, and of what.";
 /// The newest Kafka first.
 fn in_turn(options: &Options, cases: &[Case]) -> Vec<(Case, &'static str)> {
     let mut all: Vec<(Case, &'static str)> = Vec::new();
@@ -119,7 +138,7 @@ fn in_turn(options: &Options, cases: &[Case]) -> Vec<(Case, &'static str)> {
     all
 }
 
-fn add(sums: &mut Vec<Sum>, case: Case, kafka: &'static str, cells: Vec<Cell>) {
+fn add(sums: &mut Vec<Sum>, case: Case, kafka: &'static str, made: &str, cells: Vec<Cell>) {
     for cell in cells {
         println!("{:?} {:?}: {:?}", cell.client, cell.way, cell.counts);
         let key = (case, kafka, cell.client, cell.way);
@@ -137,6 +156,7 @@ fn add(sums: &mut Vec<Sum>, case: Case, kafka: &'static str, cells: Vec<Cell>) {
                 way: cell.way,
                 runs: 1,
                 counts: cell.counts,
+                made: made.to_owned(),
             }),
         }
     }
