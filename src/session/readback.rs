@@ -56,6 +56,9 @@ use std::time::Duration;
 pub(super) const ANSWER_MAX: usize = 2 * 1024 * 1024;
 /// What may wait of a broker's words, that answer included.
 const MAIL_MAX: usize = ANSWER_MAX + 1024 * 1024;
+/// How long a broker waits at a time for records that it may show: what is
+/// behind the question waits too, also when nobody wants the answer any more.
+const WAIT_MS: i32 = 100;
 /// Topics of which a connection without a proven user remembers that it may
 /// not read them.
 const REFUSED_MAX: usize = 1024;
@@ -438,6 +441,7 @@ impl Session {
             reading.asked = None;
             let next = match reading.question {
                 Question::ByTime(_) => reading.scan.listed(fetch::listed(frame)),
+                Question::End => reading.scan.ended(fetch::listed(frame)),
                 Question::From { .. } => {
                     let version = owed.head.api_version;
                     reading.scan.fetched(fetch::fetched(version, frame))
@@ -591,17 +595,19 @@ impl Reading {
         let partition = self.key.partition;
         let topic = self.topic.raw.as_ref();
         let (api_key, api_version, bytes) = match self.question {
-            Question::ByTime(time) => {
-                let name = match &self.topic.raw {
-                    produce::Topic::Name(name) => name,
-                    produce::Topic::Id(_) => self.topic.known.name.as_deref()?.as_bytes(),
+            Question::ByTime(time) => self.list(correlation_id, time)?,
+            Question::End => self.list(correlation_id, fetch::LATEST)?,
+            Question::From {
+                offset,
+                bytes_max,
+                waits,
+            } => {
+                let range = fetch::Wanted {
+                    offset,
+                    bytes_max: i32::try_from(bytes_max).unwrap_or(i32::MAX),
+                    wait_ms: if waits { WAIT_MS } else { 0 },
                 };
-                let bytes = fetch::list_request(correlation_id, name, partition, time)?;
-                (api::LIST_OFFSETS, fetch::LIST_OFFSETS, bytes)
-            }
-            Question::From { offset, bytes_max } => {
-                let bytes_max = i32::try_from(bytes_max).unwrap_or(i32::MAX);
-                let bytes = fetch::request(correlation_id, topic, partition, offset, bytes_max)?;
+                let bytes = fetch::request(correlation_id, topic, partition, range)?;
                 (api::FETCH, fetch::version_for(topic), bytes)
             }
         };
@@ -611,5 +617,15 @@ impl Reading {
             correlation_id,
         };
         Some((head, bytes))
+    }
+
+    /// A question for an offset by its time, or for the end.
+    fn list(&self, correlation_id: i32, time: i64) -> Option<(i16, i16, Bytes)> {
+        let name = match &self.topic.raw {
+            produce::Topic::Name(name) => name,
+            produce::Topic::Id(_) => self.topic.known.name.as_deref()?.as_bytes(),
+        };
+        let bytes = fetch::list_request(correlation_id, name, self.key.partition, time)?;
+        Some((api::LIST_OFFSETS, fetch::LIST_OFFSETS, bytes))
     }
 }

@@ -2,9 +2,16 @@
 //! next, and what its answers show. Pure.
 //!
 //! ```text
-//!  where it may begin is known ──▶ read ──▶ read … up to the high watermark
+//!  where it may begin is known ──▶ read ──▶ read … up to the high watermark ──▶ where does the log end?
 //!  else: by its newest record's time ──▶ read … (finds, but proves no absence)
 //! ```
+//!
+//! A leader that was just elected knows less of the high watermark than its
+//! predecessor: what all replicas have, and what that one acknowledged, may
+//! stand above it for a while. A broker shows no consumer what stands there,
+//! but does not say where the log ends before its high watermark has reached
+//! the place where it began to lead. So that is asked before "absent" is said,
+//! and while there is no answer the broker is asked for what comes next.
 
 use crate::ids::BatchId;
 use crate::window::Ack;
@@ -33,8 +40,15 @@ pub(super) enum Finding {
 pub(super) enum Question {
     /// The first offset of a record of this time or newer.
     ByTime(i64),
-    /// Records from this offset on, of at most so many bytes.
-    From { offset: i64, bytes_max: usize },
+    /// Records from this offset on, of at most so many bytes; at once, or as
+    /// soon as there are any.
+    From {
+        offset: i64,
+        bytes_max: usize,
+        waits: bool,
+    },
+    /// The offset up to which all replicas have the log.
+    End,
 }
 
 /// What comes after an answer.
@@ -55,7 +69,15 @@ pub(super) struct Scan {
     proves: bool,
     /// Bytes that may still be read.
     bytes_left: usize,
+    /// Of the last answer.
+    high_watermark: i64,
+    /// How often a broker may still not know where the log ends.
+    waits_left: u8,
 }
+
+/// More than a high watermark takes that moves, and an end for a broker that
+/// answers without waiting.
+const WAITS: u8 = 32;
 
 #[derive(Clone, Copy, Debug)]
 enum Place {
@@ -72,6 +94,8 @@ impl Scan {
             place: from.map_or(Place::Unknown { newest }, Place::From),
             proves: from.is_some(),
             bytes_left,
+            high_watermark: -1,
+            waits_left: WAITS,
         }
     }
 
@@ -104,6 +128,20 @@ impl Scan {
         }
     }
 
+    /// The answer to [`Question::End`].
+    pub(super) fn ended(&mut self, answer: Result<Listed, WireError>) -> Next {
+        let (Ok(Listed { error, offset }), Place::From(at)) = (answer, self.place) else {
+            return Next::Done(Finding::GaveUp);
+        };
+        match (error, offset) {
+            (0, Some(end)) if end > at => self.read_from(at),
+            (0, Some(end)) if end == at && self.proves => Next::Done(Finding::Absent),
+            (0, _) => Next::Done(Finding::GaveUp),
+            (LEADER_NOT_AVAILABLE | OFFSET_NOT_AVAILABLE, _) => self.wait_at(at),
+            _ => Next::Done(failed(error)),
+        }
+    }
+
     /// The answer to [`Question::From`].
     pub(super) fn fetched(&mut self, answer: Result<Fetched<'_>, WireError>) -> Next {
         let (Ok(fetched), Place::From(from)) = (answer, self.place) else {
@@ -132,19 +170,37 @@ impl Scan {
             self.proves &= batch.base_offset <= at;
             at = at.max(batch.end());
         }
+        let nothing_new = at == from;
+        self.place = Place::From(at);
+        self.high_watermark = fetched.high_watermark;
         if at >= fetched.high_watermark {
-            let absent = self.proves && from <= fetched.high_watermark;
-            return Next::Done(if absent {
-                Finding::Absent
-            } else {
-                Finding::GaveUp
-            });
+            return Next::Ask(Question::End);
         }
-        if at == from {
+        if nothing_new {
             return Next::Done(Finding::GaveUp);
         }
-        self.place = Place::From(at);
         self.read_from(at)
+    }
+
+    /// Waits for the high watermark to move. Where that is below what is
+    /// looked at, a broker would answer at once.
+    fn wait_at(&mut self, at: i64) -> Next {
+        let place = at.min(self.high_watermark);
+        if self.waits_left == 0 || place < 0 {
+            return Next::Done(Finding::GaveUp);
+        }
+        self.waits_left -= 1;
+        self.place = Place::From(place);
+        match self.read_from(place) {
+            Next::Ask(Question::From {
+                offset, bytes_max, ..
+            }) => Next::Ask(Question::From {
+                offset,
+                bytes_max,
+                waits: true,
+            }),
+            next => next,
+        }
     }
 
     /// By its header, and not by its checksum: the broker's time and another
@@ -162,12 +218,16 @@ impl Scan {
             left => Next::Ask(Question::From {
                 offset,
                 bytes_max: left.min(FETCH_MAX),
+                waits: false,
             }),
         }
     }
 }
 
 const NO_TIME: i64 = -1;
+/// What the older versions of ListOffsets call the next one.
+const LEADER_NOT_AVAILABLE: i16 = 5;
+const OFFSET_NOT_AVAILABLE: i16 = 78;
 
 /// What an error of the broker says: whether it is one of who asks.
 fn failed(error: i16) -> Finding {
@@ -243,6 +303,7 @@ mod tests {
         let first = Question::From {
             offset: 110,
             bytes_max: FETCH_MAX,
+            waits: false,
         };
         assert_eq!(scan.first(), Next::Ask(first));
         assert_eq!(read(&mut scan, high_watermark, &log(batches)), expected);
@@ -255,6 +316,7 @@ mod tests {
         log_start: None,
     }));
     const ABSENT: Next = Next::Done(Finding::Absent);
+    const END: Next = Next::Ask(Question::End);
     const GAVE_UP: Next = Next::Done(Finding::GaveUp);
 
     #[test]
@@ -267,7 +329,7 @@ mod tests {
             Logged(120, 7, 40, 9),
         ] {
             let behind = Logged(120 + i64::from(other.3), 9, 0, 1);
-            check(behind.0 + 1, &[OTHER, other, behind], ABSENT);
+            check(behind.0 + 1, &[OTHER, other, behind], END);
         }
     }
 
@@ -283,25 +345,106 @@ mod tests {
         assert_eq!(ack.append_time, 99);
     }
 
+    /// Where the broker says that the log ends.
+    fn end(scan: &mut Scan, offset: i64) -> Next {
+        let offset = Some(offset);
+        scan.ended(Ok(Listed { error: 0, offset }))
+    }
+
+    /// A search from offset 110 on that comes to the high watermark with the
+    /// first answer, and to this with the end of the log.
+    fn check_end(high_watermark: i64, batches: &[Logged], last: i64, expected: Next) {
+        check(high_watermark, batches, END);
+        let mut scan = Scan::new(wanted(), Some(110), 0, LEFT);
+        assert_eq!(read(&mut scan, high_watermark, &log(batches)), END);
+        assert_eq!(end(&mut scan, last), expected);
+    }
+
     #[test]
-    fn nothing_up_to_the_high_watermark_is_absent() {
-        check(120, &[OTHER], ABSENT);
-        check(110, &[], ABSENT);
-        check(121, &[Logged(105, 8, 0, 10), Logged(115, 8, 10, 6)], ABSENT);
+    fn nothing_up_to_the_end_of_the_log_is_absent() {
+        check_end(120, &[OTHER], 120, ABSENT);
+        check_end(110, &[], 110, ABSENT);
+        let both = [Logged(105, 8, 0, 10), Logged(115, 8, 10, 6)];
+        check_end(121, &both, 121, ABSENT);
     }
 
     #[test]
     fn a_hole_in_the_offsets_may_have_been_the_batch() {
-        check(130, &[Logged(120, 8, 0, 10)], GAVE_UP);
+        check_end(130, &[Logged(120, 8, 0, 10)], 130, GAVE_UP);
         let hole = [OTHER, Logged(121, 8, 0, 9)];
-        check(130, &hole, GAVE_UP);
+        check_end(130, &hole, 130, GAVE_UP);
         check(140, &[Logged(111, 8, 0, 9), OURS], FOUND);
     }
 
     #[test]
     fn what_lies_above_the_high_watermark_says_nothing() {
-        check(109, &[], GAVE_UP);
+        check_end(109, &[], 109, GAVE_UP);
         check(129, &[OTHER, OURS], GAVE_UP);
+    }
+
+    #[test]
+    fn what_came_meanwhile_is_read_too() {
+        let mut scan = Scan::new(wanted(), Some(110), 0, LEFT);
+        assert_eq!(read(&mut scan, 120, &log(&[OTHER])), END);
+        let question = Question::From {
+            offset: 120,
+            bytes_max: FETCH_MAX,
+            waits: false,
+        };
+        assert_eq!(end(&mut scan, 130), Next::Ask(question));
+        assert_eq!(read(&mut scan, 130, &log(&[OURS])), FOUND);
+    }
+
+    /// The offset from which on a leader that does not yet know where its log
+    /// ends is asked for what comes next.
+    fn lagging(scan: &mut Scan, error: i16) -> Next {
+        let offset = None;
+        scan.ended(Ok(Listed { error, offset }))
+    }
+
+    fn waiting(offset: i64) -> Next {
+        Next::Ask(Question::From {
+            offset,
+            bytes_max: FETCH_MAX,
+            waits: true,
+        })
+    }
+
+    #[test]
+    fn a_leader_that_does_not_know_the_end_yet_is_waited_for() {
+        for error in [5, 78] {
+            let mut scan = Scan::new(wanted(), Some(120), 0, LEFT);
+            assert_eq!(read(&mut scan, 120, &[]), END);
+            assert_eq!(lagging(&mut scan, error), waiting(120));
+            assert_eq!(read(&mut scan, 120, &[]), END);
+            assert_eq!(lagging(&mut scan, error), waiting(120));
+            assert_eq!(read(&mut scan, 130, &log(&[OURS])), FOUND);
+        }
+    }
+
+    /// Its high watermark is below what was acknowledged before: there a
+    /// question waits.
+    #[test]
+    fn it_waits_where_the_high_watermark_is() {
+        let mut scan = Scan::new(wanted(), Some(120), 0, LEFT);
+        assert_eq!(read(&mut scan, 110, &[]), END);
+        assert_eq!(lagging(&mut scan, 5), waiting(110));
+        assert_eq!(read(&mut scan, 130, &log(&[OTHER, OURS])), FOUND);
+        let mut scan = Scan::new(wanted(), Some(120), 0, LEFT);
+        assert_eq!(read(&mut scan, 110, &[]), END);
+        assert_eq!(lagging(&mut scan, 5), waiting(110));
+        assert_eq!(read(&mut scan, 120, &log(&[OTHER])), END);
+        assert_eq!(end(&mut scan, 120), ABSENT);
+    }
+
+    #[test]
+    fn it_does_not_wait_for_ever() {
+        let mut scan = Scan::new(wanted(), Some(120), 0, LEFT);
+        let waits = (0..1_000).find(|_| {
+            assert_eq!(read(&mut scan, 120, &[]), END);
+            lagging(&mut scan, 5) == GAVE_UP
+        });
+        assert!(waits.is_some());
     }
 
     #[test]
@@ -311,6 +454,7 @@ mod tests {
         let question = Question::From {
             offset: 120,
             bytes_max: FETCH_MAX,
+            waits: false,
         };
         assert_eq!(next, Next::Ask(question));
         // The last batch is often cut off.
@@ -331,6 +475,7 @@ mod tests {
         let question = Question::From {
             offset: 120,
             bytes_max: 20,
+            waits: false,
         };
         let next = read(&mut scan, 200, &log(&[OTHER]));
         assert_eq!(next, Next::Ask(question));
@@ -349,10 +494,12 @@ mod tests {
         let question = Question::From {
             offset: 110,
             bytes_max: FETCH_MAX,
+            waits: false,
         };
         assert_eq!(scan.listed(answer(Some(110))), Next::Ask(question));
         assert_eq!(read(&mut scan.clone(), 130, &log(&[OTHER, OURS])), FOUND);
-        assert_eq!(read(&mut scan, 120, &log(&[OTHER])), GAVE_UP);
+        assert_eq!(read(&mut scan, 120, &log(&[OTHER])), END);
+        assert_eq!(end(&mut scan, 120), GAVE_UP);
         let mut scan = Scan::new(wanted(), None, 1_000, LEFT);
         assert_eq!(scan.listed(answer(None)), GAVE_UP);
         let timeless = Scan::new(wanted(), None, -1, LEFT);
@@ -381,6 +528,10 @@ mod tests {
             let offset = None;
             let listed = scan.listed(Ok(Listed { error, offset }));
             assert_eq!(listed, Next::Done(finding));
+            let mut scan = Scan::new(wanted(), Some(110), 0, LEFT);
+            assert_eq!(read(&mut scan, 110, &[]), END);
+            let ended = scan.ended(Ok(Listed { error, offset }));
+            assert_eq!(ended, Next::Done(finding));
         }
         let mut scan = Scan::new(wanted(), Some(110), 0, LEFT);
         let garbled = WireError::Truncated { what: "it" };

@@ -365,7 +365,7 @@ impl Window {
         match *predecessor {
             Predecessor::Settled | Predecessor::Sent => wait_for_earlier(true),
             Predecessor::GivenUp => wait_for_earlier(false),
-            Predecessor::Missing => match self.failed_before(batch) {
+            Predecessor::Missing => match self.failed_before(arrival) {
                 Some(code) if !self.earlier_outstanding(batch) => {
                     self.mirror(batch, super::outcome::mirrored(code))
                 }
@@ -383,17 +383,22 @@ impl Window {
     }
 
     /// The error of a batch before this one that a correct client sends again
-    /// first: what lies between them may be held for another connection.
-    fn failed_before(&self, batch: &BatchId) -> Option<i16> {
+    /// first: what lies between them may be held for another connection. One of
+    /// unknown outcome is such a batch too, unless its leader has it and leads.
+    fn failed_before(&self, arrival: &Arrival) -> Option<i16> {
+        let batch = &arrival.batch;
         let in_epoch = self.epoch == Some(batch.epoch);
         self.open.iter().find_map(|a| {
-            let State::NotWritten {
-                code,
-                retriable: true,
-                ..
-            } = a.state
-            else {
-                return None;
+            let code = match a.state {
+                State::NotWritten {
+                    code,
+                    retriable: true,
+                    ..
+                } => code,
+                State::Unknown {
+                    candidate: None, ..
+                } if !self.gate_open(arrival) => super::outcome::NOT_ENOUGH_REPLICAS,
+                _ => return None,
             };
             let is_before = a.batch.epoch == batch.epoch && batch.first.distance(a.batch.first) > 0;
             let mut acked = self.acked.iter().filter(|_| in_epoch);

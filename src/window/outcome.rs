@@ -36,7 +36,9 @@ pub enum Outcome {
 /// What a partition's answer to a Produce request means.
 ///
 /// An error with a base offset means that the leader appended the batch and
-/// failed later (DelayedProduce only overwrites the error code).
+/// failed later (DelayedProduce only overwrites the error code). Where it then
+/// leads no more, the next leader may have cut that off: the offset tells
+/// nothing about it.
 #[must_use]
 pub fn classify(
     error: i16,
@@ -56,6 +58,9 @@ pub fn classify(
         | (2 | 10 | NOT_ENOUGH_REPLICAS | 51, _) => Outcome::Failed(error),
         (17 | 18 | 21 | 29 | 31 | 32 | 43 | 44 | 47 | 48 | 49 | 52 | 53 | 76 | 87 | 120, _) => {
             Outcome::Refused(error)
+        }
+        (UNKNOWN_TOPIC_OR_PARTITION | NOT_LEADER_OR_FOLLOWER | UNKNOWN_TOPIC_ID, Some(_)) => {
+            Outcome::Unknown { candidate: None }
         }
         (_, candidate) => Outcome::Unknown { candidate },
     }

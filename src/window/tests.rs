@@ -654,6 +654,35 @@ fn behind_an_unknown_batch_only_a_candidate_offset_lets_through() {
     assert_eq!(w.action(batch(0, 20, 10)), Action::Forward);
 }
 
+/// The leader appended it, and leads no more: the next one may not have it, and
+/// would take whatever comes first.
+#[test]
+fn behind_what_a_former_leader_appended_nothing_goes_to_the_next_one() {
+    for code in [3, 6, 100] {
+        let mut w = World::new();
+        let head = w.send(batch(0, 0, 3));
+        let _ = w.settle(head, classify(code, Some(0), -1, None));
+        assert_eq!(w.mirror(batch(0, 3, 3)), 19, "{code}");
+        // What lies between them waits elsewhere.
+        assert_eq!(w.mirror(batch(0, 7, 4)), 19, "{code}");
+        let again = w.send(batch(0, 0, 3));
+        w.ack(again);
+        assert_eq!(w.action(batch(0, 3, 3)), Action::Forward);
+    }
+}
+
+#[test]
+fn a_hole_behind_an_unknown_batch_waits_until_that_was_sent_again() {
+    let mut w = World::new();
+    let head = w.send(batch(0, 0, 3));
+    let _ = w.settle(head, Outcome::Unknown { candidate: None });
+    assert_eq!(w.mirror(batch(0, 7, 4)), 19);
+    let again = w.send(batch(0, 0, 3));
+    assert_eq!(w.action(batch(0, 7, 4)), Action::Hold);
+    w.ack(again);
+    assert_eq!(w.action(batch(0, 7, 4)), Action::Forward);
+}
+
 #[test]
 fn a_batch_that_was_forwarded_is_never_told_that_it_was_not() {
     let mut w = World::new();
@@ -952,7 +981,7 @@ fn a_withdrawn_request_leaves_no_trace() {
 fn error_codes_mean_what_the_broker_did() {
     let cases = [
         (6, None, Outcome::Failed(6)),
-        (6, Some(4), Outcome::Unknown { candidate: Some(4) }),
+        (6, Some(4), Outcome::Unknown { candidate: None }),
         (20, Some(9), Outcome::Unknown { candidate: Some(9) }),
         (7, None, Outcome::Unknown { candidate: None }),
         (56, None, Outcome::Unknown { candidate: None }),

@@ -55,17 +55,32 @@ pub fn version_for(topic: TopicRef<'_>) -> i16 {
     }
 }
 
-/// A whole Fetch request, length first, for what stands in one partition from
-/// `offset` on: committed or not, at once, outside of any session. `None` for
-/// a name that no topic can have.
+/// What of a partition a Fetch request asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// The first offset.
+    pub offset: i64,
+    /// At most so many bytes, but one batch whatever its size.
+    pub bytes_max: i32,
+    /// How long to wait for the first byte.
+    pub wait_ms: i32,
+}
+
+/// A whole Fetch request, length first, for what stands in one partition,
+/// committed or not, outside of any session. `None` for a name that no topic
+/// can have.
 #[must_use]
 pub fn request(
     correlation_id: i32,
     topic: TopicRef<'_>,
     partition: i32,
-    offset: i64,
-    bytes_max: i32,
+    wanted: Wanted,
 ) -> Option<Bytes> {
+    let Wanted {
+        offset,
+        bytes_max,
+        wait_ms,
+    } = wanted;
     let version = version_for(topic);
     let flexible = version >= BY_ID;
     let mut out = head(api::FETCH, version, correlation_id);
@@ -73,8 +88,8 @@ pub fn request(
         out.push(0);
     }
     out.extend(CONSUMER.to_be_bytes());
-    out.extend([0; 4]); // wait no time
-    out.extend([0; 4]); // for no bytes
+    out.extend(wait_ms.to_be_bytes());
+    out.extend(i32::from(wait_ms > 0).to_be_bytes()); // for one byte, or for none
     out.extend(bytes_max.to_be_bytes());
     out.push(0); // uncommitted records too
     if flexible {
@@ -106,8 +121,13 @@ pub fn request(
     Some(cursor::seal(out))
 }
 
+/// In the place of a time: the offset up to which a consumer may read. A
+/// leader whose high watermark has not yet come to where it began to lead has
+/// none, and answers LEADER_NOT_AVAILABLE.
+pub const LATEST: i64 = -1;
+
 /// A whole ListOffsets request, length first, for the first offset whose
-/// record is of this time or newer, `0 <= timestamp`.
+/// record is of this time or newer, `0 <= timestamp`, or for [`LATEST`].
 #[must_use]
 pub fn list_request(
     correlation_id: i32,
@@ -365,11 +385,33 @@ mod tests {
         [TopicRef::Name(b"orders"), TopicRef::Id(ID)]
     }
 
+    fn wanted(offset: i64) -> Wanted {
+        Wanted {
+            offset,
+            bytes_max: 1 << 20,
+            wait_ms: 0,
+        }
+    }
+
+    #[test]
+    fn a_fetch_that_waits_waits_for_one_byte() {
+        for topic in topics() {
+            let wanted = Wanted {
+                wait_ms: 100,
+                ..wanted(7)
+            };
+            let whole = request(42, topic, 3, wanted).unwrap();
+            let asked: FetchRequest =
+                decode_request(api::FETCH, version_for(topic), unframed(&whole));
+            assert_eq!((asked.max_wait_ms, asked.min_bytes), (100, 1));
+        }
+    }
+
     #[test]
     fn a_fetch_asks_for_one_partition_at_once_as_a_consumer() {
         for topic in topics() {
             let version = version_for(topic);
-            let whole = request(42, topic, 3, 1_000, 1 << 20).unwrap();
+            let whole = request(42, topic, 3, wanted(1_000)).unwrap();
             let frame = unframed(&whole);
             let head = header::request_head(frame).unwrap();
             assert_eq!((head.api_key, head.api_version), (api::FETCH, version));
@@ -396,7 +438,8 @@ mod tests {
             assert_eq!(partitions[0].log_start_offset, -1);
             assert_eq!(partitions[0].last_fetched_epoch, -1);
         }
-        assert_eq!(request(1, TopicRef::Name(&[b'x'; 40_000]), 0, 0, 1), None);
+        let too_long = TopicRef::Name(&[b'x'; 40_000]);
+        assert_eq!(request(1, too_long, 0, wanted(0)), None);
     }
 
     fn answer(version: i16, error: i16, records: &[u8]) -> Vec<u8> {

@@ -5,13 +5,15 @@ use std::time::Duration;
 use kafka_protocol::messages::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
+use kafka_protocol::messages::create_acls_request::AclCreation;
 use kafka_protocol::messages::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::elect_leaders_request::TopicPartitions;
 use kafka_protocol::messages::{
-    AlterPartitionReassignmentsRequest, CreateTopicsRequest, DeleteTopicsRequest,
-    ElectLeadersRequest,
+    AlterPartitionReassignmentsRequest, CreateAclsRequest, CreateTopicsRequest,
+    DeleteTopicsRequest, ElectLeadersRequest,
 };
+use kafka_protocol::protocol::StrBytes;
 
 use crate::raw::{Connection, topic_name};
 use crate::tools::wait_for;
@@ -82,4 +84,43 @@ pub(crate) fn delete_topic(connection: &mut Connection, name: &str) {
         let is_gone = connection.metadata(&[name]).topics[0].error_code == 3;
         is_gone.then_some(())
     });
+}
+
+/// Has topics deleted when there is time for it.
+pub(crate) fn drop_topics<'a>(
+    connection: &mut Connection,
+    names: impl Iterator<Item = &'a String>,
+) {
+    let topics = names.map(|name| DeleteTopicState::default().with_name(Some(topic_name(name))));
+    let request = DeleteTopicsRequest::default()
+        .with_topics(topics.collect())
+        .with_timeout_ms(1_000);
+    // Nobody looks at what stays.
+    connection.call(6, &request);
+}
+
+// Of ACLs: the resource type, the pattern type, the operations and the permission.
+const TOPIC: i8 = 2;
+const LITERAL: i8 = 3;
+const WRITE: i8 = 4;
+const DESCRIBE: i8 = 8;
+const ALLOW: i8 = 3;
+
+/// From now on this user may write to a topic, and nobody else may do anything with it.
+pub(crate) fn allow_writing_alone(connection: &mut Connection, topic: &str, user: &str) {
+    let text = |text: &str| StrBytes::from_string(text.to_owned());
+    let creations = [WRITE, DESCRIBE].map(|operation| {
+        AclCreation::default()
+            .with_resource_type(TOPIC)
+            .with_resource_name(text(topic))
+            .with_resource_pattern_type(LITERAL)
+            .with_principal(text(&format!("User:{user}")))
+            .with_host(text("*"))
+            .with_operation(operation)
+            .with_permission_type(ALLOW)
+    });
+    let request = CreateAclsRequest::default().with_creations(creations.to_vec());
+    for result in connection.call(3, &request).results {
+        assert_eq!(result.error_code, 0, "{:?}", result.error_message);
+    }
 }

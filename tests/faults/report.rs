@@ -24,7 +24,11 @@ pub(crate) struct Sum {
     pub(crate) way: Way,
     pub(crate) runs: u32,
     pub(crate) counts: Counts,
+    /// The date, and what was run.
+    pub(crate) made: String,
 }
+
+const MADE: &str = " Run on ";
 
 /// The file of results.
 pub(crate) fn results_file() -> PathBuf {
@@ -45,9 +49,10 @@ pub(crate) fn results(head: &str, sums: &[Sum]) -> String {
     let mut text = format!("# The fault matrix\n\n{head}\n\n{METHOD}\n");
     let _ = write!(text, "\n{BEGIN}{}{END}\n", table(sums));
     for (case, kafka) in rows(sums) {
+        let made = of(sums, case, kafka).next().map_or("", |sum| &sum.made);
         let _ = write!(
             text,
-            "\n## {}, Kafka {kafka}\n\n{}.\n\n\
+            "\n## {}, Kafka {kafka}\n\n{}.{MADE}{made}.\n\n\
             | client | way | runs | sent | acknowledged | duplicates | lost | reordered | given up | … in the log | not told of | misplaced | fatal | longest silence |\n\
             |---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
             case.id(),
@@ -82,6 +87,90 @@ pub(crate) fn results(head: &str, sums: &[Sum]) -> String {
         }
     }
     text
+}
+
+/// What an earlier page says of rows that were not run again.
+pub(crate) fn earlier(page: &str, sums: &[Sum]) -> Vec<Sum> {
+    let mut earlier: Vec<Sum> = Vec::new();
+    for section in page.split("\n## ").skip(1) {
+        let name = section.lines().next().unwrap_or_default();
+        let all = Case::all().into_iter();
+        let mut all = all.flat_map(|case| case.kafkas().iter().map(move |kafka| (case, *kafka)));
+        let named = all.find(|(case, kafka)| name == format!("{}, Kafka {kafka}", case.id()));
+        let Some((case, kafka)) = named else { continue };
+        if of(sums, case, kafka).next().is_some() {
+            continue;
+        }
+        let made = section.split_once(MADE).map_or("", |(_, rest)| rest);
+        let made = made.split_once(".\n").map_or("", |(made, _)| made);
+        let lines = section.lines();
+        earlier.extend(lines.filter_map(|line| line_of(line, case, kafka, made)));
+        for line in section.lines() {
+            let known = earlier
+                .iter_mut()
+                .filter(|sum| (sum.case, sum.kafka) == (case, kafka));
+            for sum in known {
+                let head = format!("{}, {}: `", sum.client.id(), sum.way.title());
+                let reason = line
+                    .strip_prefix(&head)
+                    .and_then(|line| line.strip_suffix('`'));
+                sum.counts.reasons.extend(reason.map(str::to_owned));
+            }
+        }
+    }
+    earlier
+}
+
+/// The sum that a line of a section's table has been made of.
+fn line_of(line: &str, case: Case, kafka: &'static str, made: &str) -> Option<Sum> {
+    let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+    let [_, client, way, numbers @ .., stall, _] = cells.as_slice() else {
+        return None;
+    };
+    let mut clients = Client::ALL.into_iter().chain([Client::Raw]);
+    let client = clients.find(|known| known.title() == *client)?;
+    let way = Way::ALL.into_iter().find(|known| known.title() == *way)?;
+    let numbers: Vec<u64> = numbers.iter().map_while(|n| n.parse().ok()).collect();
+    let &[
+        runs,
+        sent,
+        acked,
+        duplicates,
+        lost,
+        reordered,
+        given_up,
+        given_up_in_log,
+        untold,
+        misplaced,
+        fatal,
+    ] = numbers.as_slice()
+    else {
+        return None;
+    };
+    let stall = Duration::from_secs_f64(stall.strip_suffix(" s")?.parse().ok()?);
+    let counts = Counts {
+        sent,
+        acked,
+        duplicates,
+        lost,
+        reordered,
+        given_up,
+        given_up_in_log,
+        untold,
+        misplaced,
+        fatal,
+        stall,
+        reasons: Vec::new(),
+    };
+    Some(Sum {
+        case,
+        kafka,
+        client,
+        way,
+        runs: u32::try_from(runs).ok()?,
+        counts,
+        made: made.to_owned(),
+    })
 }
 
 /// A line for each row: what went wrong on each way, by client.
@@ -172,12 +261,18 @@ pub(crate) fn with_block(readme: &str, results: &str) -> String {
 }
 
 const METHOD: &str = "\
-A run of a row is one fresh cluster of three nodes (replication 3, `min.insync.replicas` 2), one hapax in front of it, \
+A run of a row has fresh topics on a cluster of three nodes (replication 3, `min.insync.replicas` 2), a fresh hapax in front of it, \
 and every client at work twice at the same time, direct and through hapax, with a topic of three partitions each: \
-200 numbered records a second, several small batches in flight. The row's faults strike both ways at once. \
+120 numbered records a second (kafka-python 40), several small batches in flight. Further ways, with Java and librdkafka alone, are hapaxes of \
+their own on the same cluster: with `sequence.shield45`, and where the ACLs of the topic let its producer write and not read. The row's faults strike both ways at once. \
 Then everything is counted from the log itself, read from its leaders, against what the client was told of each record.\n\n\
 Duplicates: records in the log again. Lost: acknowledged, and not in the log. Reordered: in the log before one that was \
 sent earlier to the same partition. Given up: reported to the application as not written; some may be written all the same. \
 Not told of: neither acknowledged nor given up. Misplaced: acknowledged at an offset that holds another record. \
 Fatal: the client could not go on. A dash: not run, or there is no such thing that way. The longest silence is the longest time between two acknowledgements of one partition \
-(a shared machine's: compare within a row).";
+(a shared machine's: compare within a row).\n\n\
+What a run need not show. A retry whose first copy is still with the broker, on another connection, is forwarded: Kafka knows what it is about to write. \
+Of records 26 h old it may forget that at once. On an overloaded machine, where answers took longer than the request timeout, that was seen: of 30 Nov 2026, \
+at f5ee88a, duplicates through hapax: Java 173 (direct 706), librdkafka 100 (direct a fatal error), sarama 17 (direct 407), kafka-python 71 (direct 117). \
+And on a fresh partition hapax orders what it has read: where a client sends a partition's first batch on a busy connection and the next on another one, \
+the second can be read first, and of a producer that hapax does not know yet any batch may be the first.";

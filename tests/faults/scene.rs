@@ -6,6 +6,8 @@
 //! ```
 
 use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::admin::{self, Replicas};
@@ -25,10 +27,12 @@ pub(crate) enum Way {
     Hapax,
     /// hapax with `sequence.shield45`.
     Shield,
+    /// hapax, where the producer's user may not read the topic.
+    WriteOnly,
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 3] = [Self::Direct, Self::Hapax, Self::Shield];
+    pub(crate) const ALL: [Self; 4] = [Self::Direct, Self::Hapax, Self::Shield, Self::WriteOnly];
 
     /// For topics and the command line.
     pub(crate) fn id(self) -> &'static str {
@@ -36,6 +40,7 @@ impl Way {
             Self::Direct => "direct",
             Self::Hapax => "hapax",
             Self::Shield => "shield45",
+            Self::WriteOnly => "write-only",
         }
     }
 
@@ -45,13 +50,35 @@ impl Way {
             Self::Direct => "direct",
             Self::Hapax => "through hapax",
             Self::Shield => "through hapax, `shield45`",
+            Self::WriteOnly => "through hapax, without READ",
+        }
+    }
+
+    /// Whether this client goes it: the ways beside the two of every row show
+    /// what a setting does, for which two clients are enough.
+    fn has(self, client: Client) -> bool {
+        match self {
+            Self::Direct | Self::Hapax => true,
+            Self::Shield | Self::WriteOnly => matches!(client, Client::Java | Client::Librdkafka),
+        }
+    }
+
+    /// What its clients log in with.
+    fn login(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Direct | Self::Hapax | Self::Shield => &[],
+            Self::WriteOnly => &[
+                ("--sasl-mechanism", "PLAIN"),
+                ("--sasl-user", WRITER),
+                ("--sasl-password", "bob-secret"),
+            ],
         }
     }
 
     fn arguments(self) -> &'static [&'static str] {
         match self {
-            Self::Direct | Self::Hapax => &[],
-            Self::Shield => &["--sequence-shield45", "true"],
+            Self::Direct | Self::Hapax | Self::WriteOnly => &[],
+            Self::Shield => &["--sequence-shield45=true"],
         }
     }
 }
@@ -65,8 +92,6 @@ pub(crate) struct Plan {
     pub(crate) load: Load,
     /// Producer ids are forgotten 5 s after their last record's time.
     pub(crate) forgets_producers: bool,
-    /// Each node runs as a user of its own.
-    pub(crate) has_users: bool,
     /// Further arguments of every client.
     pub(crate) client_arguments: &'static [&'static str],
     /// Further arguments of hapax.
@@ -108,6 +133,10 @@ pub(crate) struct Scene {
     pub(crate) random: Random,
     pub(crate) roads: Vec<Road>,
     pub(crate) lanes: Vec<Lane>,
+    kafka: &'static str,
+    forgets_producers: bool,
+    /// Where the nodes say that they are reached.
+    advertised: Vec<String>,
     /// Last, so that it is there until everything else has ended.
     pub(crate) cluster: Cluster,
 }
@@ -115,7 +144,7 @@ pub(crate) struct Scene {
 /// What every producer is asked for: small batches, several in flight.
 const PRODUCER: [(&str, &str); 8] = [
     ("--partitions", "3"),
-    ("--rate", "200"),
+    ("--rate", "120"),
     ("--linger-ms", "20"),
     ("--batch-bytes", "400"),
     ("--in-flight", "5"),
@@ -128,18 +157,10 @@ impl Scene {
     /// Starts the cluster and all ways to it.
     pub(crate) fn set(plan: &Plan) -> Self {
         let mut random = Random::new(plan.seed);
-        let nodes = 3;
-        let advertised = addresses(free_ports(nodes), nodes);
-        let cluster = Cluster::start(Options {
-            nodes: usize::from(nodes),
-            version: plan.kafka,
-            fast_pid: plan.forgets_producers,
-            has_users: plan.has_users,
-            front_advertised: advertised.clone(),
-            properties: PROPERTIES.to_owned(),
-            ..Options::default()
-        });
+        let (cluster, advertised) = Standing::take(plan.kafka, plan.forgets_producers);
         let fronts: Vec<String> = cluster.fronts().map(|(real, _)| real).collect();
+        let logins = cluster.sasl_bootstrap();
+        let logins: Vec<String> = logins.split(',').map(str::to_owned).collect();
         let roads = plan.ways.iter().map(|way| {
             let seed = random.below(u64::MAX);
             match way {
@@ -147,6 +168,7 @@ impl Scene {
                 Way::Hapax | Way::Shield => {
                     Road::through(*way, seed, &advertised, &fronts, plan.hapax_arguments)
                 }
+                Way::WriteOnly => Road::through(*way, seed, &logins, &logins, plan.hapax_arguments),
             }
         });
         let roads = roads.collect();
@@ -154,16 +176,34 @@ impl Scene {
             random,
             roads,
             lanes: Vec::new(),
+            kafka: plan.kafka,
+            forgets_producers: plan.forgets_producers,
+            advertised,
             cluster,
         }
+    }
+
+    /// The end of a run that went well: its cluster is for the next one, without its topics.
+    pub(crate) fn leave(self) {
+        let topics = self.lanes.iter().flat_map(|lane| &lane.topics);
+        admin::drop_topics(&mut self.cluster.connect(0), topics);
+        Standing::leave(Standing {
+            kafka: self.kafka,
+            forgets_producers: self.forgets_producers,
+            advertised: self.advertised,
+            cluster: self.cluster,
+        });
     }
 
     /// Starts a producer for each client on each way, and waits until all work.
     pub(crate) fn start_producers(&mut self, plan: &Plan) {
         for road in &self.roads {
-            for client in &plan.clients {
+            for client in plan.clients.iter().filter(|client| road.way.has(**client)) {
                 let name = format!("{}-{}", client.id(), road.way.id());
                 let topic = self.cluster.create_topic(&name, 3);
+                if road.way == Way::WriteOnly {
+                    admin::allow_writing_alone(&mut self.cluster.connect(0), &topic, WRITER);
+                }
                 let mut arguments = vec!["--topic".to_owned(), topic.clone()];
                 let operation = match plan.load {
                     Load::Idempotent => "produce",
@@ -175,6 +215,8 @@ impl Scene {
                 };
                 let own = plan.client_arguments.chunks(2);
                 let own = own.map(|pair| (pair[0], pair[1]));
+                let own = own.chain(client.rate().map(|rate| ("--rate", rate)));
+                let own = own.chain(road.way.login().iter().copied());
                 for (name, value) in PRODUCER.into_iter().chain(own) {
                     arguments.extend([name.to_owned(), value.to_owned()]);
                 }
@@ -276,7 +318,8 @@ impl Scene {
         let mut connection = self.cluster.connect(0);
         admin::delete_topic(&mut connection, &lane.topics[0]);
         connection.create_topic(&lane.topics[0], 3, 3, &[]);
-        lane.counts_from = Some(Instant::now());
+        // An acknowledgement of the old one's may still be on its way through the client.
+        lane.counts_from = Some(Instant::now() + Duration::from_secs(2));
     }
 
     /// Waits until no partition lacks a replica: an operator's rolling restart does.
@@ -353,6 +396,49 @@ impl Scene {
         let roads = self.roads.iter();
         roads.filter_map(|road| Some((road.way, road.hapax.as_ref()?)))
     }
+}
+
+/// A cluster between two runs: to start three nodes takes longer than most rows do.
+struct Standing {
+    kafka: &'static str,
+    forgets_producers: bool,
+    advertised: Vec<String>,
+    cluster: Cluster,
+}
+
+static STANDING: Mutex<Option<Standing>> = Mutex::new(None);
+
+impl Standing {
+    /// The one that was left, if it is of that kind; a new one otherwise.
+    fn take(kafka: &'static str, forgets_producers: bool) -> (Cluster, Vec<String>) {
+        let left = STANDING.lock().expect("no holder panics").take();
+        let fits = |left: &Self| (left.kafka, left.forgets_producers) == (kafka, forgets_producers);
+        if let Some(left) = left.filter(fits) {
+            return (left.cluster, left.advertised);
+        }
+        let nodes = 3;
+        let advertised = addresses(free_ports(nodes), nodes);
+        let cluster = Cluster::start(Options {
+            nodes: usize::from(nodes),
+            version: kafka,
+            fast_pid: forgets_producers,
+            // Whoever else runs this can do all but cut a node off.
+            has_users: is_root(),
+            front_advertised: advertised.clone(),
+            properties: PROPERTIES.to_owned(),
+            ..Options::default()
+        });
+        (cluster, advertised)
+    }
+
+    fn leave(left: Self) {
+        *STANDING.lock().expect("no holder panics") = Some(left);
+    }
+}
+
+fn is_root() -> bool {
+    let process = std::fs::metadata("/proc/self");
+    process.is_ok_and(|process| process.uid() == 0)
 }
 
 /// Where answers get lost.
@@ -548,6 +634,14 @@ fn pairs(from: &[String], to: &[String]) -> Vec<(String, String)> {
     from.iter().cloned().zip(to.iter().cloned()).collect()
 }
 
+/// Who may do nothing with its topic but write, where that is a way.
+const WRITER: &str = "bob";
+
 /// Topics come into being only when they are made, and a leader that has come
-/// back does not take over by itself in the midst of a row.
-const PROPERTIES: &str = "auto.create.topics.enable=false\nauto.leader.rebalance.enable=false";
+/// back does not take over by itself in the midst of a row. Who does not log in
+/// may do everything.
+const PROPERTIES: &str = "auto.create.topics.enable=false
+auto.leader.rebalance.enable=false
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+allow.everyone.if.no.acl.found=true";

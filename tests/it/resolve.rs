@@ -21,16 +21,25 @@ use crate::world::{PRODUCER, Pair, SOON, World, of_epoch, orders, produce};
 
 const FETCH: i16 = 1;
 const LIST_OFFSETS: i16 = 2;
+const LEADER_NOT_AVAILABLE: i16 = 5;
+const OFFSET_NOT_AVAILABLE: i16 = 78;
 
 /// What hapax wants to see of a log.
 struct Question {
     asked: Asked,
     partition: i32,
     offset: i64,
+    waits: bool,
 }
 
-/// The broker's next request is a question of hapax's own.
+/// The broker's next request is a question of hapax's own, to be answered at once.
 fn question(broker: &mut Conn) -> Question {
+    let question = any_question(broker);
+    assert!(!question.waits);
+    question
+}
+
+fn any_question(broker: &mut Conn) -> Question {
     let asked = broker.next();
     assert_eq!(asked.key, FETCH, "the log is read");
     let client_id = &asked.frame[10..15];
@@ -40,14 +49,49 @@ fn question(broker: &mut Conn) -> Question {
         .slice(if asked.version >= 12 { 16 } else { 15 }..);
     let request = FetchRequest::decode(&mut body, asked.version).unwrap();
     assert!(body.is_empty());
-    assert_eq!((request.max_wait_ms, request.isolation_level), (0, 0));
+    assert_eq!(request.isolation_level, 0);
+    let waits = request.max_wait_ms > 0;
+    assert_eq!(request.min_bytes, i32::from(waits));
     assert!(request.max_bytes <= 1 << 20);
     let partition = &request.topics[0].partitions[0];
     Question {
         partition: partition.partition,
         offset: partition.fetch_offset,
+        waits,
         asked,
     }
+}
+
+/// The broker's next request asks for an offset by a time.
+fn asked_for_time(broker: &mut Conn) -> (Asked, i64) {
+    let asked = broker.next();
+    assert_eq!((asked.key, asked.version), (LIST_OFFSETS, 1));
+    let mut body = asked.frame.slice(15..);
+    let request = ListOffsetsRequest::decode(&mut body, 1).unwrap();
+    assert_eq!(request.replica_id.0, -1);
+    assert_eq!(request.topics[0].name.as_str(), "orders");
+    (asked, request.topics[0].partitions[0].timestamp)
+}
+
+fn lists(broker: &mut Conn, asked: &Asked, error: i16, offset: i64) {
+    let partition = ListOffsetsPartitionResponse::default()
+        .with_error_code(error)
+        .with_offset(offset);
+    let topic = ListOffsetsTopicResponse::default().with_partitions(vec![partition]);
+    let response = ListOffsetsResponse::default().with_topics(vec![topic]);
+    broker.answer(asked, &response);
+}
+
+/// Answers a question with nothing but the end of the log, and where that is.
+fn shows_the_end(broker: &mut Conn, question: &Question, offset: i64) {
+    shows(broker, question, &ends_at(offset));
+    says_where_it_ends(broker, offset);
+}
+
+fn says_where_it_ends(broker: &mut Conn, offset: i64) {
+    let (asked, time) = asked_for_time(broker);
+    assert_eq!(time, -1);
+    lists(broker, &asked, 0, offset);
 }
 
 /// What the broker shows of its log.
@@ -199,7 +243,7 @@ fn an_old_retry_that_the_log_lacks_is_forwarded() {
     let mut pair = lost_old(&world);
     let owed = pair.send(&produce(1));
     let asked = question(&mut pair.broker);
-    shows(&mut pair.broker, &asked, &ends_at(101));
+    shows_the_end(&mut pair.broker, &asked, 101);
     let asked = pair.broker.next();
     assert_eq!(asked.sequences(), [(0, 1)]);
     pair.broker.ack(&asked, 101);
@@ -332,12 +376,21 @@ fn an_error_a_hole_and_what_cannot_be_read_leave_it_to_the_broker() {
         high_watermark: 101,
         records: logged(&batch, 101),
     };
-    for shown in [error(6), error(1), cut_short, hole, above] {
+    for (shown, end) in [
+        (error(6), None),
+        (error(1), None),
+        (cut_short, None),
+        (hole, Some(151)),
+        (above, None),
+    ] {
         let world = World::new(&[]);
         let mut pair = lost_old(&world);
         pair.send(&produce(1));
         let asked = question(&mut pair.broker);
         shows(&mut pair.broker, &asked, &shown);
+        if let Some(end) = end {
+            says_where_it_ends(&mut pair.broker, end);
+        }
         assert_eq!(pair.broker.next().sequences(), [(0, 1)]);
         assert_eq!(world.resolved(), [0.0, 0.0, 0.0, 1.0]);
     }
@@ -460,17 +513,9 @@ fn without_a_place_to_begin_the_time_of_the_records_gives_one() {
         assert!(pair.client.receive_frame().is_err());
         let mut pair = world.informed();
         let owed = pair.send(&produce(0).version(version));
-        let asked = pair.broker.next();
-        assert_eq!((asked.key, asked.version), (LIST_OFFSETS, 1));
-        let mut body = asked.frame.slice(15..);
-        let request = ListOffsetsRequest::decode(&mut body, 1).unwrap();
-        let wanted = &request.topics[0].partitions[0];
-        assert_eq!(request.topics[0].name.as_str(), "orders");
-        assert_eq!(wanted.timestamp, of_epoch(0, 0).greatest_timestamp());
-        let partition = ListOffsetsPartitionResponse::default().with_offset(70);
-        let topic = ListOffsetsTopicResponse::default().with_partitions(vec![partition]);
-        let response = ListOffsetsResponse::default().with_topics(vec![topic]);
-        pair.broker.answer(&asked, &response);
+        let (asked, time) = asked_for_time(&mut pair.broker);
+        assert_eq!(time, of_epoch(0, 0).greatest_timestamp());
+        lists(&mut pair.broker, &asked, 0, 70);
         let asked = question(&mut pair.broker);
         assert_eq!(asked.offset, 70);
         let shown = ends_with(&of_epoch(0, 0).bytes(), 70);
@@ -531,7 +576,7 @@ fn of_a_request_with_several_batches_each_gets_what_the_log_says() {
         );
         let asked = question(&mut pair.broker);
         assert_eq!(asked.partition, 1);
-        shows(&mut pair.broker, &asked, &ends_at(101));
+        shows_the_end(&mut pair.broker, &asked, 101);
         let asked = pair.broker.next();
         assert_eq!(asked.sequences(), [(1, 1)], "the other one is forwarded");
         pair.broker.reply(&asked, |_| ok(300));
@@ -606,10 +651,70 @@ fn a_45_for_what_the_log_lacks_is_relayed() {
         pair.broker.reply(&asked, |_| failed(45));
         let asked = question(&mut pair.broker);
         shows(&mut pair.broker, &asked, &shown);
+        if shown.error == 0 {
+            says_where_it_ends(&mut pair.broker, shown.high_watermark);
+        }
         assert_eq!(pair.receive_one(&owed).code, 45);
         pair.barrier();
         assert_eq!(world.resolves("found"), 0.0);
     }
+}
+
+/// Its high watermark is older than what its predecessor acknowledged, and the
+/// batch stands above it.
+#[test]
+fn a_leader_that_was_just_elected_is_waited_for() {
+    for version in [12, 13] {
+        for end_is_unknown in [LEADER_NOT_AVAILABLE, OFFSET_NOT_AVAILABLE] {
+            let world = World::new(&[]);
+            let retry = to(0, &young(1)).version(version);
+            lost(&world, std::slice::from_ref(&retry));
+            let mut pair = world.informed();
+            let owed = pair.send(&retry);
+            let asked = pair.broker.next();
+            pair.broker.reply(&asked, |_| failed(45));
+            // (from where on, whether at once, what there is)
+            for (offset, waits, shown) in [
+                (101, false, ends_at(100)),
+                (100, true, ends_with(&other(100).into(), 100)),
+            ] {
+                let asked = any_question(&mut pair.broker);
+                assert_eq!((asked.offset, asked.waits), (offset, waits));
+                shows(&mut pair.broker, &asked, &shown);
+                let (asked, time) = asked_for_time(&mut pair.broker);
+                assert_eq!(time, -1);
+                lists(&mut pair.broker, &asked, end_is_unknown, -1);
+            }
+            let asked = any_question(&mut pair.broker);
+            assert_eq!((asked.offset, asked.waits), (101, true));
+            shows(&mut pair.broker, &asked, &ends_with(&young(1), 101));
+            let answer = pair.receive_one(&owed);
+            assert_eq!((answer.code, answer.offset), (0, 101));
+            assert_eq!(world.resolved(), [1.0, 0.0, 0.0, 0.0]);
+        }
+    }
+}
+
+/// Then it is where the old leader was, and nothing speaks for the batch.
+#[test]
+fn a_leader_whose_end_stays_unknown_is_waited_for_no_longer_than_anything() {
+    let world = World::new(&["--sequence-resolve-timeout=300ms"]);
+    let retry = to(0, &young(1));
+    lost(&world, std::slice::from_ref(&retry));
+    let mut pair = world.informed();
+    let owed = pair.send(&retry);
+    let asked = pair.broker.next();
+    pair.broker.reply(&asked, |_| failed(45));
+    let asked = question(&mut pair.broker);
+    shows(&mut pair.broker, &asked, &ends_at(101));
+    let (asked, _) = asked_for_time(&mut pair.broker);
+    lists(&mut pair.broker, &asked, LEADER_NOT_AVAILABLE, -1);
+    let late = any_question(&mut pair.broker);
+    assert!(late.waits);
+    assert_eq!(pair.receive_one(&owed).code, 45);
+    shows(&mut pair.broker, &late, &ends_at(101));
+    pair.barrier();
+    assert_eq!(world.resolved(), [0.0, 0.0, 0.0, 1.0]);
 }
 
 /// It contradicts the last acknowledgement, and no earlier attempt is known.
@@ -702,7 +807,7 @@ fn what_came_behind_the_question_and_before_it_reaches_the_client_in_order() {
     pair.broker.send(head);
     pair.broker.send(&[tail, &pong].concat());
     let asked = question(&mut pair.broker);
-    shows(&mut pair.broker, &asked, &ends_at(102));
+    shows_the_end(&mut pair.broker, &asked, 102);
     assert_eq!(pair.receive_one(&r1).offset, 101);
     assert_eq!(pair.receive_one(&r2).code, 45, "the log does not have it");
     assert_eq!(
@@ -778,7 +883,7 @@ fn of_a_response_with_several_errors_only_what_the_log_has_is_changed() {
         shows(&mut pair.broker, &asked, &ends_with(&young(1), 103));
         let asked = question(&mut pair.broker);
         assert_eq!(asked.partition, 3);
-        shows(&mut pair.broker, &asked, &ends_at(101));
+        shows_the_end(&mut pair.broker, &asked, 101);
         let mut answers = pair.receive(&owed);
         answers.sort_by_key(|answer| answer.partition);
         let got: Vec<_> = answers.iter().map(|a| (a.code, a.offset)).collect();
@@ -951,6 +1056,7 @@ fn another_producers_batch_is_not_taken_for_it() {
     let mut others = of_epoch(0, 1);
     others.producer = PRODUCER + 1;
     shows(&mut pair.broker, &asked, &ends_with(&others.bytes(), 101));
+    says_where_it_ends(&mut pair.broker, 102);
     assert_eq!(pair.broker.next().sequences(), [(0, 1)]);
     assert_eq!(world.resolved(), [0.0, 1.0, 0.0, 0.0]);
 }

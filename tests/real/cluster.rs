@@ -51,6 +51,15 @@ pub(crate) struct Cluster {
     front_advertised: Vec<String>,
 }
 
+/// Where clusters keep their data: `TEST_CLUSTERS` in the environment names the
+/// folder, which is in memory where `tests/run` finds room for it.
+fn clusters() -> PathBuf {
+    std::env::var_os("TEST_CLUSTERS").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tests/clusters"),
+        PathBuf::from,
+    )
+}
+
 /// Ports that a node takes.
 const PORTS: u16 = 6;
 
@@ -72,9 +81,7 @@ impl Cluster {
             false => options.front_advertised,
         };
         let cluster = Self {
-            folder: Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join("target/tests/clusters")
-                .join(unique("kafka")),
+            folder: clusters().join(unique("kafka")),
             ports,
             node_ids,
             front_advertised,

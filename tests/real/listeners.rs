@@ -34,7 +34,11 @@ impl Listeners {
                     return;
                 }
                 // Nobody there: the client is turned away, as it would be without a relay.
+                // An end in good order before a first answer tells some clients more than that.
                 let Ok(far) = TcpStream::connect(&to) else {
+                    let at_once = Some(std::time::Duration::ZERO);
+                    rustix::net::sockopt::set_socket_linger(&near, at_once)
+                        .expect("a socket takes linger");
                     continue;
                 };
                 near.set_nodelay(true).expect("a socket takes nodelay");

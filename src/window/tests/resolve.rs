@@ -226,14 +226,19 @@ fn it_would_lie_at_the_brokers_word_or_behind_what_was_acknowledged() {
     assert_eq!(World::new().window.whereabouts(&third), None);
 }
 
+/// A later one that was told to wait as often as it may be.
+fn overtaking(w: &mut World) -> Flight {
+    while w.action(batch(0, 40, 10)) != Action::Forward {
+        assert_eq!(w.mirror(batch(0, 40, 10)), 19);
+    }
+    w.send(batch(0, 40, 10))
+}
+
 /// What is acknowledged behind it lies behind it in the log as well.
 #[test]
 fn a_batch_that_others_overtook_lies_before_them() {
     let (mut w, third) = lost_third();
-    let later = w.send_as(Arrival {
-        patient: false,
-        ..w.arrival(batch(0, 40, 10))
-    });
+    let later = overtaking(&mut w);
     w.offset = 200;
     w.ack(later);
     assert_eq!(w.window.whereabouts(&third), Some(120));
@@ -294,10 +299,7 @@ fn what_is_found_before_what_was_acknowledged_earlier_shows_a_cut_log() {
 fn what_the_ring_has_no_room_for_is_answered_all_the_same() {
     let (mut w, third) = lost_third();
     w.rules.window_batches = 1;
-    let later = w.send_as(Arrival {
-        patient: false,
-        ..w.arrival(batch(0, 40, 10))
-    });
+    let later = overtaking(&mut w);
     w.offset = 200;
     w.ack(later);
     let (verdict, _) = w.window.found(&old(&w, third), at(140), &w.rules);

@@ -84,6 +84,11 @@ func Place(n int) (string, int) {
 	return *Topic, PartitionOf(n)
 }
 
+// DeliveryTime is how old a record may become: franz-go counts from its timestamp.
+func DeliveryTime() time.Duration {
+	return time.Duration(*DeliveryTimeout+*ageMs) * time.Millisecond
+}
+
 // Timestamp is the time of a record that is as old as was asked for; the zero time for now.
 func Timestamp() time.Time {
 	if *ageMs == 0 {

@@ -45,7 +45,7 @@ func producer(more ...kgo.Opt) *kgo.Client {
 	return client(append([]kgo.Opt{
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProduceRequestTimeout(half), kgo.RequestTimeoutOverhead(half),
-		kgo.RecordDeliveryTimeout(time.Duration(*common.DeliveryTimeout) * time.Millisecond),
+		kgo.RecordDeliveryTimeout(common.DeliveryTime()),
 		kgo.ProducerLinger(time.Duration(*common.LingerMs) * time.Millisecond),
 		kgo.ProducerBatchMaxBytes(int32(max(*common.BatchBytes, 512))),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),

@@ -32,6 +32,8 @@ func producerConfig() *sarama.Config {
 	c.Producer.Return.Successes = true
 	c.Producer.Flush.Frequency = time.Duration(*common.LingerMs) * time.Millisecond
 	c.Producer.Retry.Max = 1000
+	// Else it gives up what it has when it finds no leader for a second.
+	c.Metadata.Retry.Max = 1000
 	c.Producer.Retry.Backoff = time.Duration(*common.BackoffMs) * time.Millisecond
 	c.Net.ReadTimeout = time.Duration(*common.RequestTimeout) * time.Millisecond
 	return c
