@@ -279,6 +279,8 @@ struct Notes {
     /// Whether a held request waits for this window to change.
     waited_for: bool,
     former: Former,
+    /// Whether the topic was said to be gone, and not to be there since.
+    is_gone: bool,
     /// Whether a batch was sent that is not in `open` any more, unsettled: of
     /// none can be said that it was not.
     has_forgotten: bool,
@@ -296,6 +298,7 @@ static NO_NOTES: Notes = Notes {
     gaps: 0,
     waited_for: false,
     former: Former::NONE,
+    is_gone: false,
     has_forgotten: false,
 };
 

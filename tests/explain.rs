@@ -424,7 +424,7 @@ fn what_is_said_of_hapax_is_what_the_window_does() {
                 assert_eq!(without, Outcome::Failed(code));
                 let may_be_appended = settles == Settles::ToRetryUnlessAppended;
                 let expected = if may_be_appended {
-                    unknown
+                    Outcome::Unknown { candidate: None }
                 } else {
                     Outcome::Failed(code)
                 };

@@ -412,12 +412,12 @@ impl Account {
             self.earned.clear();
         }
         self.end = self.end.max(ack.offset + i64::from(name.count));
-        // Other bytes in the range of a batch teach nothing: the broker may
-        // have thrown them away.
+        // Other bytes in the range of a batch that is still known teach
+        // nothing: the broker may have thrown them away.
         let reused = |e: &Earned| {
             (e.name.first, e.name.count) == (name.first, name.count) && e.name.bytes != name.bytes
         };
-        if self.earned.iter().any(reused) {
+        if self.remembered(rules) && self.earned.iter().any(reused) {
             return;
         }
         self.earned.push(Earned {
@@ -579,7 +579,8 @@ impl World {
         self.account.epoch = Some(saved.kept.epoch.0);
         self.account.log_start = saved.kept.log_start.unwrap_or(-1);
         let all = saved.earned.iter().filter(|e| e.acks == Acks::All);
-        self.account.earned = all.filter(|e| e.realm.is_some()).copied().collect();
+        let all = all.filter(|e| fresh(e.at) && e.realm.is_some());
+        self.account.earned = all.copied().collect();
     }
 
     fn arrival(&self, coming: &Coming) -> (Name, Arrival) {

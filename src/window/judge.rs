@@ -464,7 +464,7 @@ impl Window {
         if arrival.transactional && !rules.absorb_transactional {
             return None;
         }
-        if arrival.realm.is_none() || arrival.realm != self.acked.realm {
+        if arrival.realm.is_none() || arrival.realm != self.acked.realm || self.notes().is_gone {
             return None;
         }
         let fact = self.acked.iter().find(|f| f.is(&arrival.batch))?;

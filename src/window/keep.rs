@@ -47,6 +47,9 @@ impl Window {
     /// restart is not known, so nothing could be answered from it.
     pub fn kept(&self, rules: &Rules, now: Time, facts: &mut Vec<KeptFact>) -> Option<Kept> {
         facts.clear();
+        if self.notes().is_gone {
+            return None;
+        }
         let (epoch, realm) = (self.epoch?, self.acked.realm?);
         let usable = self.acked.iter().filter(|f| f.acked_by.is_all());
         let usable = usable.filter(|f| f.at.within(rules.ttl, now));

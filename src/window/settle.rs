@@ -83,9 +83,9 @@ impl Window {
                 }
                 if code == outcome::UNKNOWN_TOPIC_ID {
                     // Gone, or so new that this broker has not heard of it yet:
-                    // what was acknowledged answers nobody any more, and what
-                    // has failed there still goes before all that follows.
-                    self.acked.realm = None;
+                    // what was acknowledged answers nobody until another
+                    // success, and what has failed there still goes first.
+                    self.notes_mut().is_gone = true;
                 }
                 self.failed(attempt, code, true, now);
             }
@@ -135,6 +135,9 @@ impl Window {
         if self.acked.realm != realm {
             self.acked.clear();
             self.acked.realm = realm;
+        }
+        if let Some(notes) = &mut self.notes {
+            notes.is_gone = false;
         }
         let Some(ack) = ack else { return false };
         // A log only grows at its end and only shrinks at its start. An answer

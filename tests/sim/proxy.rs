@@ -1,7 +1,7 @@
 //! hapax, as far as the order of things goes: the real ledger behind a driver
 //! that follows `session/produce.rs` and `session.rs` step by step.
 
-use super::broker::{Batch, OUT_OF_ORDER, UNKNOWN_TOPIC_ID};
+use super::broker::{Batch, OUT_OF_ORDER};
 use super::faults::Fate;
 use super::mutants::{Between, Spoiled};
 use super::readback::{Readings, Wanted, ack};
@@ -686,13 +686,9 @@ impl World {
         };
         let proxy = self.proxy(conn);
         let settled = proxy.ledger.settle(&sent.ticket, outcome, now);
-        match answer.error {
-            0 => {
-                proxy.ledger.topics.confirm(sent.ticket.key.topic);
-                proxy.spoiled.note_written(&sent.batch, answer.offset);
-            }
-            UNKNOWN_TOPIC_ID => proxy.ledger.topics.retire(sent.ticket.key.topic),
-            _ => {}
+        if answer.error == 0 {
+            proxy.ledger.topics.confirm(sent.ticket.key.topic);
+            proxy.spoiled.note_written(&sent.batch, answer.offset);
         }
         if let Some(code) = settled.shield {
             answer.error = code;
