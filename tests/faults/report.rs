@@ -271,8 +271,5 @@ sent earlier to the same partition. Given up: reported to the application as not
 Not told of: neither acknowledged nor given up. Misplaced: acknowledged at an offset that holds another record. \
 Fatal: the client could not go on. A dash: not run, or there is no such thing that way. The longest silence is the longest time between two acknowledgements of one partition \
 (a shared machine's: compare within a row).\n\n\
-What a run need not show. A retry whose first copy is still with the broker, on another connection, is forwarded: Kafka knows what it is about to write. \
-Of records 26 h old it may forget that at once. On an overloaded machine, where answers took longer than the request timeout, that was seen: of 30 Nov 2026, \
-at f5ee88a, duplicates through hapax: Java 173 (direct 706), librdkafka 100 (direct a fatal error), sarama 17 (direct 407), kafka-python 71 (direct 117). \
-And on a fresh partition hapax orders what it has read: where a client sends a partition's first batch on a busy connection and the next on another one, \
+What a run need not show. On a fresh partition hapax orders what it has read: where a client sends a partition's first batch on a busy connection and the next on another one, \
 the second can be read first, and of a producer that hapax does not know yet any batch may be the first.";
