@@ -7,9 +7,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use bytes::Bytes;
-use hapax::wire::produce::{self, Answer, NEWEST, OLDEST_FOLLOWED};
+use hapax::wire::fetch;
+use hapax::wire::produce::{self, Answer, NEWEST, OLDEST_FOLLOWED, TopicRef};
 use hapax::wire::schema::{self, Message};
-use hapax::wire::{addresses, api, api_versions, recode};
+use hapax::wire::{addresses, api, api_versions, header, recode};
 use serde_json::{Value, json};
 
 use crate::hex;
@@ -153,6 +154,69 @@ fn oldest(api_key: i16) -> i16 {
         api::SHARE_FETCH | api::SHARE_ACKNOWLEDGE => 1,
         _ => 0,
     }
+}
+
+/// What hapax asks by itself is what Kafka reads.
+#[test]
+fn kafka_reads_what_hapax_asks() {
+    let mut batch = Batch::default();
+    let mut random = Random::of("questions");
+    for _ in 0..EACH {
+        questions(&mut batch, &mut random);
+    }
+    batch.run();
+}
+
+fn questions(batch: &mut Batch, random: &mut Random) {
+    let bytes = random.bytes(60);
+    let mut choices = Choices::new(&bytes);
+    let (name, id) = (choices.text(), choices.array());
+    let (partition, number) = (choices.number() as i32, choices.number());
+    let bytes_max = choices.number() as i32;
+    for topic in [TopicRef::Name(name.as_bytes()), TopicRef::Id(id)] {
+        let version = fetch::version_for(topic);
+        let asked = fetch::request(7, topic, partition, number, bytes_max).unwrap();
+        let call = ("request", api::FETCH, version);
+        let topic = match topic {
+            TopicRef::Name(_) => ("topic", name.clone()),
+            TopicRef::Id(id) => ("topicId", kafkas_id(id)),
+        };
+        question(batch, call, unframed(&asked), move |said| {
+            assert_eq!(
+                (&said["replicaId"], &said["maxWaitMs"]),
+                (&json!(-1), &json!(0))
+            );
+            assert_eq!(said["isolationLevel"], 0);
+            let topics = said["topics"].as_array().unwrap();
+            assert_eq!((topics.len(), &topics[0][topic.0]), (1, &json!(topic.1)));
+            let partitions = topics[0]["partitions"].as_array().unwrap();
+            assert_eq!(partitions.len(), 1);
+            assert_eq!(partitions[0]["partition"], partition);
+            assert_eq!(partitions[0]["fetchOffset"], number);
+            assert_eq!(partitions[0]["partitionMaxBytes"], bytes_max);
+        });
+    }
+    let asked = fetch::list_request(7, name.as_bytes(), partition, number).unwrap();
+    let call = ("request", api::LIST_OFFSETS, fetch::LIST_OFFSETS);
+    question(batch, call, unframed(&asked), move |said| {
+        let topics = said["topics"].as_array().unwrap();
+        assert_eq!((topics.len(), &topics[0]["name"]), (1, &json!(name)));
+        let partitions = topics[0]["partitions"].as_array().unwrap();
+        assert_eq!(partitions.len(), 1);
+        assert_eq!(partitions[0]["partitionIndex"], partition);
+        assert_eq!(partitions[0]["timestamp"], number);
+    });
+}
+
+fn question(
+    batch: &mut Batch,
+    call: (&str, i16, i16),
+    frame: &[u8],
+    of: impl Fn(&Value) + 'static,
+) {
+    let flexible = call.2 >= fetch::BY_ID;
+    let body = header::body_at(frame, flexible).unwrap().unwrap();
+    batch.add(call, body, &[frame], move |said| of(&said[0]));
 }
 
 /// What hapax only reads of coordinators is what Kafka reads.

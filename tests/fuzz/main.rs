@@ -108,9 +108,10 @@ short_runs! {
     frames headers batches sasl
     produce_request produce_request_valid produce_response produce_response_valid
     addresses addresses_valid coordinators coordinators_valid api_versions api_versions_valid
+    log log_valid renumbered
     window snapshot snapshot_sealed
     config_file config_values config_flags
-    session dev_requests dev_bytes
+    session session_reading dev_requests dev_bytes
 }
 
 fn add(target: &Target, seeds: &[Vec<u8>]) {
