@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Fuzzes hapax: `tests/run fuzz [--minutes N] [--jobs N] [--keep] [--write] [TARGET...]`.
+"""Fuzzes hapax: `tests/run fuzz [--minutes N] [--jobs N] [--idle] [--keep] [--write] [TARGET...]`.
 
 Builds the package beside this file with the coverage that stable rustc can write and runs libFuzzer on the targets, each
 for ten minutes, and longer where the machine gave it less than half of them. A crash, a hang or use of too much memory
 ends a target's run, and the program with an error once the others have run. What was found goes on living below
 target/fuzz/corpus; with --keep what reaches more than the kept corpora do is added to them, as one hexadecimal line an
-input. What a run did is kept below target/fuzz/ran; --write makes tests/results/fuzz.md of the newest run of every target.
+input. What a run did is kept below target/fuzz/ran; --write makes tests/results/fuzz.md of the newest run of every target,
+and leaves the rows of those that have not run since it was written.
 """
 
 import argparse
@@ -29,6 +30,7 @@ HERE = ROOT / "tests/fuzz"
 BUILT = ROOT / "target/fuzz"
 RAN = BUILT / "ran"
 RESULT = ROOT / "tests/results/fuzz.md"
+FIGURES = RESULT.with_suffix(".json")
 # What cargo-fuzz sets for a build without a sanitizer: hapax has no unsafe code, so that one would find nothing.
 COVERAGE = ["-Cpasses=sancov-module"] + [
     f"-Cllvm-args=-sanitizer-coverage-{what}"
@@ -38,12 +40,12 @@ COVERAGE = ["-Cpasses=sancov-module"] + [
 MEMORY_MIB = 1024
 ADDRESS_SPACE = 8 << 30
 # One input, on a machine that may have much else to do.
-HANG_S = 60
+HANG_S = 300
 # Of a kept corpus, as text.
 KEPT_BYTES = 48 << 10
 # Who reads nothing new for so long has read enough,
 MINUTES = 10
-# if the processor was its own for half of it; it waits at most so many times as long for that.
+# if the processor was its own for half of it; it waits at most so many times as long for that (--patience).
 SHARE = 0.5
 PATIENCE = 3
 # The end of a run, of which the page says what was new in it.
@@ -107,18 +109,26 @@ def processor_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def stop_in_time(process, minutes):
+def be_idle():
+    """What others do on this machine goes first."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    group = pathlib.Path("/proc/self/autogroup")
+    if group.exists() and os.getsid(0) == os.getpid():
+        group.write_text("19")
+
+
+def stop_in_time(process, minutes, patience):
     """Asks the engine to end once it has had its minutes, and enough of the processor."""
     begun = time.monotonic()
     while (used := processor_seconds(process.pid)) is not None:
         elapsed = time.monotonic() - begun
-        if elapsed >= minutes * 60 and (used >= SHARE * minutes * 60 or elapsed >= PATIENCE * minutes * 60):
+        if elapsed >= minutes * 60 and (used >= SHARE * minutes * 60 or elapsed >= patience * minutes * 60):
             os.kill(process.pid, signal.SIGUSR1)
             return
         time.sleep(0.5)
 
 
-def fuzz(binary, code, name, length, minutes):
+def fuzz(binary, code, name, length, minutes, patience):
     """Runs one target; gives what it did."""
     found = BUILT / "corpus" / name
     found.mkdir(parents=True, exist_ok=True)
@@ -142,7 +152,7 @@ def fuzz(binary, code, name, length, minutes):
     begin = 0
     stats, log = {}, []
     process = engine(binary, name, arguments)
-    threading.Thread(target=stop_in_time, args=(process, minutes), daemon=True).start()
+    threading.Thread(target=stop_in_time, args=(process, minutes, patience), daemon=True).start()
     for line in process.stderr:
         log = (log + [line])[-400:]
         if event := re.match(r"#\d+\s+(\w+)\s+cov: (\d+) ft: (\d+) corp: (\d+)", line):
@@ -188,6 +198,7 @@ def fuzz(binary, code, name, length, minutes):
 
 def keep(binary, name, length):
     """Chooses the inputs that together reach all code that has been reached, small ones first, for the kept corpus."""
+    (BUILT / "corpus" / name).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=BUILT) as folder:
         chosen, kept = pathlib.Path(folder) / "chosen", pathlib.Path(folder) / "kept"
         chosen.mkdir()
@@ -227,10 +238,11 @@ def version():
 
 def write(names):
     """The page, of the newest run of every target."""
-    missing = [name for name in names if not (RAN / f"{name}.json").exists()]
-    if missing:
-        sys.exit(f"nothing is written: {', '.join(missing)} has not run")
-    rows = [json.loads((RAN / f"{name}.json").read_text()) for name in names]
+    known = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    known |= {path.stem: json.loads(path.read_text()) for path in RAN.glob("*.json")}
+    rows = [known[name] for name in names if name in known]
+    missing = [name for name in names if name not in known]
+    FIGURES.write_text(json.dumps({ran["name"]: ran for ran in rows}, indent=1) + "\n")
     ended = sorted(ran["ended"] for ran in rows)
     failed = [ran["name"] for ran in rows if not ran["clean"]]
     short = [ran["name"] for ran in rows if ran["minutes"] < MINUTES]
@@ -243,7 +255,7 @@ def write(names):
         f"{sum(ran['executions'] for ran in rows):,} inputs in all, for {sum(ran['processor'] for ran in rows):,.0f} s of "
         f"a processor. Crashed, hung, or asked for more memory than their input warrants: {listed(failed)}. Ran for less "
         f"than {MINUTES} minutes: {listed(short)}. Had the processor for less than {SHARE * MINUTES * 60:.0f} s: "
-        f"{listed(starved)}.\n\n"
+        f"{listed(starved)}. Did not run: {listed(missing)}.\n\n"
         "An edge is a step from one place of the compiled code to another, of hapax and of the crates it is built with; a "
         "feature is an edge and roughly how often one input took it. Times are minutes but "
         "for the processor's.\n\n" + HEAD + "\n" + "\n".join(map(row, rows)) + "\n"
@@ -255,6 +267,8 @@ def main():
     parser = argparse.ArgumentParser(prog="tests/run fuzz")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="for each target (10)")
     parser.add_argument("--jobs", type=int, default=1, help="targets that run at once (1)")
+    parser.add_argument("--patience", type=float, default=PATIENCE, help="how often as long it may take for its share (3)")
+    parser.add_argument("--idle", action="store_true", help="at the lowest priority")
     parser.add_argument("--keep", action="store_true", help="choose the kept corpora anew afterwards")
     parser.add_argument("--write", action="store_true", help="write the page; with --minutes 0 of what has run")
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="all: " + ", ".join(lengths))
@@ -268,9 +282,11 @@ def main():
         code = commit()
         binary = build()
         print(HEAD, flush=True)
+    if asked.idle:
+        be_idle()
     if asked.minutes > 0:
         with concurrent.futures.ThreadPoolExecutor(asked.jobs) as pool:
-            runs = [pool.submit(fuzz, binary, code, name, lengths[name], asked.minutes) for name in chosen]
+            runs = [pool.submit(fuzz, binary, code, name, lengths[name], asked.minutes, asked.patience) for name in chosen]
             failed = [run.result()["name"] for run in runs if not run.result()["clean"]]
     if asked.keep:
         for name in chosen:
