@@ -124,6 +124,7 @@ fn kafka_reads(lines: String) -> Vec<Read> {
 
 #[test]
 fn kafka_reads_what_hapax_rewrites() {
+    let _alone = crate::alone();
     let mut batch = Batch::default();
     let mut random = Random::of("java");
     for message in schema::ADDRESSED {
@@ -159,6 +160,7 @@ fn oldest(api_key: i16) -> i16 {
 /// What hapax asks by itself is what Kafka reads.
 #[test]
 fn kafka_reads_what_hapax_asks() {
+    let _alone = crate::alone();
     let mut batch = Batch::default();
     let mut random = Random::of("questions");
     for _ in 0..EACH {
@@ -222,6 +224,7 @@ fn question(
 /// What hapax only reads of coordinators is what Kafka reads.
 #[test]
 fn kafka_reads_what_hapax_reads() {
+    let _alone = crate::alone();
     let mut batch = Batch::default();
     let mut random = Random::of("coordinators");
     for (all, direction) in [(schema::CLAIMS, "request"), (schema::OUTCOMES, "response")] {
@@ -318,9 +321,17 @@ fn response(batch: &mut Batch, version: i16, random: &mut Random) {
     .unwrap();
     let answers = requests::answers(version, bytes[0], &seen);
     let merged = produce::merge(version, &made.frame, &answers).unwrap();
+    let stands = move |index: i32| code(index).map(|_| (77, 5));
+    let acknowledged =
+        produce::acknowledge(version, &made.frame, |_, index| stands(index)).unwrap();
     let alone = produce::answer(version, 7, &answers);
     let call = ("response", api::PRODUCE, version);
-    let frames = [&made.frame, unframed(&recoded), unframed(&merged)];
+    let frames = [
+        &made.frame,
+        unframed(&recoded),
+        unframed(&merged),
+        unframed(&acknowledged),
+    ];
     let wanted = answers.clone();
     batch.add(call, made.body, &frames, move |said| {
         let mut changed = said[0].clone();
@@ -338,6 +349,17 @@ fn response(batch: &mut Batch, version: i16, random: &mut Random) {
         let mut added = said[0].clone();
         with_answers(&mut added, version, &wanted);
         assert_eq!(said[2], added);
+        let mut stand = said[0].clone();
+        for topic in stand["responses"].as_array_mut().unwrap() {
+            for partition in topic["partitionResponses"].as_array_mut().unwrap() {
+                let index = partition["index"].as_i64().unwrap() as i32;
+                let Some((offset, time)) = stands(index) else {
+                    continue;
+                };
+                succeed(partition, version, offset, time);
+            }
+        }
+        assert_eq!(said[3], stand);
     });
     let body = if version >= 9 { 5 } else { 4 };
     batch.add(call, body, &[unframed(&alone)], move |said| {
@@ -346,6 +368,22 @@ fn response(batch: &mut Batch, version: i16, random: &mut Random) {
         with_answers(&mut wanted, version, &answers);
         assert_eq!(said[0], wanted);
     });
+}
+
+/// Success, at an offset and of a time, and nothing of what was said before but where the log begins.
+fn succeed(partition: &mut Value, version: i16, offset: i64, time: i64) {
+    partition["errorCode"] = json!(0);
+    partition["baseOffset"] = json!(offset);
+    partition["logAppendTimeMs"] = json!(time);
+    if version >= 5 {
+        let start = partition["logStartOffset"].as_i64().unwrap().max(-1);
+        partition["logStartOffset"] = json!(start);
+    }
+    if version >= 8 {
+        partition["recordErrors"] = json!([]);
+        partition["errorMessage"] = Value::Null;
+    }
+    partition.as_object_mut().unwrap().remove("currentLeader");
 }
 
 fn with_answers(json: &mut Value, version: i16, answers: &[Answer]) {

@@ -48,6 +48,8 @@ pub fn of(target: &Target) -> Vec<Vec<u8>> {
         "config_values" => config_values(),
         "config_flags" => config_flags(),
         "dev_bytes" => dev_bytes(),
+        // Much has to happen before something is in doubt.
+        "session_reading" => (0..48).map(|_| random.bytes(500)).collect(),
         // The others are given choices.
         _ => (0..64).map(|_| some(&mut random, target.len_max)).collect(),
     }
