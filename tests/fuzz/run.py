@@ -42,7 +42,7 @@ ADDRESS_SPACE = 8 << 30
 # One input, on a machine that may have much else to do.
 HANG_S = 300
 # Of a kept corpus, as text.
-KEPT_BYTES = 48 << 10
+KEPT_BYTES = 32 << 10
 # Who reads nothing new for so long has read enough,
 MINUTES = 10
 # if the processor was its own for half of it; it waits at most so many times as long for that (--patience).
