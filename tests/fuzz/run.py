@@ -140,6 +140,7 @@ def fuzz(binary, code, name, length, minutes, patience):
         f"-max_len={length}",
         f"-timeout={HANG_S}",
         f"-rss_limit_mb={MEMORY_MIB}",
+        f"-report_slow_units={HANG_S}",
         "-print_final_stats=1",
         "-detect_leaks=0",
         f"-artifact_prefix={artifacts}/{name}-",
