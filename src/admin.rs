@@ -31,7 +31,7 @@ pub mod view;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -376,12 +376,19 @@ impl Admin {
 /// that came from it may then read what it gets; an address and `localhost`
 /// belong to no page.
 fn is_safe_host(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or(rest),
-        None => host.split(':').next().unwrap_or(host),
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => rest.split_at(rest.find(']').map_or(0, |end| end + 1)),
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
     };
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    if !port.is_empty() && !port.strip_prefix(':').is_some_and(is_port) {
+        return false;
+    }
+    if let Some(address) = name.strip_suffix(']') {
+        return host.starts_with('[') && address.parse::<Ipv6Addr>().is_ok();
+    }
     let name = name.trim_end_matches('.').to_ascii_lowercase();
-    name == "localhost" || name.ends_with(".localhost") || name.parse::<IpAddr>().is_ok()
+    name == "localhost" || name.ends_with(".localhost") || name.parse::<Ipv4Addr>().is_ok()
 }
 
 fn accepts_stream(headers: &HeaderMap) -> bool {

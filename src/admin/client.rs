@@ -133,7 +133,7 @@ async fn follow(
                 let event = serde_json::from_str(data).map_err(|error| broken(admin, error))?;
                 printer.print(&event, out)?;
             } else if let Some(missed) = line.strip_prefix(": dropped ") {
-                eprintln!("{missed} events missed");
+                eprintln!("{} events missed", printable(missed));
             }
         }
         out.flush()?;
@@ -255,14 +255,18 @@ async fn request(
         return Ok(response);
     }
     let body = body(admin, response).await?;
-    let sentence = serde_json::from_slice::<Value>(&body)
-        .ok()
-        .and_then(|body| body["error"].as_str().map(str::to_owned));
     Err(ClientError::Refused {
         admin: admin.clone(),
         status: status.as_u16(),
-        sentence: sentence.unwrap_or_else(|| "it does not say why".to_owned()),
+        sentence: sentence(&body),
     })
+}
+
+/// Why it refused, as the body of the answer says.
+fn sentence(body: &[u8]) -> String {
+    let said = serde_json::from_slice::<Value>(body).ok();
+    let said = said.as_ref().and_then(|said| said["error"].as_str());
+    said.map_or_else(|| "it does not say why".to_owned(), printable)
 }
 
 async fn send(
@@ -381,7 +385,7 @@ fn event_line(event: &Value) -> String {
                 let _ = write!(line, " {key}={}", printable(value));
             }
             value => {
-                let _ = write!(line, " {key}={value}");
+                let _ = write!(line, " {key}={}", printable(&value.to_string()));
             }
         }
     }
@@ -500,6 +504,17 @@ PRODUCER  EPOCH  PARTITION  SEQUENCE  OFFSET  ABSORBED  GAPS  AGE  CLIENT       
 7         0      orders-3   41        1041    2         0     1s   app\\u{1b}[2J  -
 "
         );
+    }
+
+    #[test]
+    fn nothing_that_is_said_can_move_the_cursor() {
+        let refusal = json!({ "error": "no\u{1b}[2J" }).to_string();
+        assert_eq!(sentence(refusal.as_bytes()), "no\\u{1b}[2J");
+        assert_eq!(sentence(b"<html>"), "it does not say why");
+        // JSON escapes some of them, and these not.
+        let event = json!({ "time": "T", "event": "gap", "detail": ["\u{7f}", "\u{9b}2J"] });
+        let line = event_line(&event);
+        assert_eq!(line, r#"T gap detail=["\u{7f}","\u{9b}2J"]"#);
     }
 
     #[test]

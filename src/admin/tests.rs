@@ -1,6 +1,5 @@
 //! Raw HTTP over loopback: every endpoint and every refusal.
 
-use std::net::Ipv4Addr;
 use std::sync::Mutex;
 
 use serde_json::Value;
@@ -350,6 +349,17 @@ fn a_safe_host_is_localhost_or_an_address() {
         ("localhost.evil.example", false),
         ("127.0.0.1.evil.example:9180", false),
         ("evil.example", false),
+        ("::1", false),
+        ("[::1]", true),
+        ("[::1", false),
+        ("[::1]evil.example", false),
+        ("[::1]:evil", false),
+        ("[::1]9180", false),
+        ("::1]", false),
+        ("[localhost", false),
+        ("[127.0.0.1]", false),
+        ("127.0.0.1:evil", false),
+        ("localhost:9180:1", false),
         ("[evil]", false),
         ("", false),
     ] {

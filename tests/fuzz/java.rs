@@ -7,9 +7,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use bytes::Bytes;
-use hapax::wire::produce::{self, Answer, NEWEST, OLDEST_FOLLOWED};
+use hapax::wire::fetch;
+use hapax::wire::produce::{self, Answer, NEWEST, OLDEST_FOLLOWED, TopicRef};
 use hapax::wire::schema::{self, Message};
-use hapax::wire::{addresses, api, api_versions, recode};
+use hapax::wire::{addresses, api, api_versions, header, recode};
 use serde_json::{Value, json};
 
 use crate::hex;
@@ -123,6 +124,7 @@ fn kafka_reads(lines: String) -> Vec<Read> {
 
 #[test]
 fn kafka_reads_what_hapax_rewrites() {
+    let _alone = crate::alone();
     let mut batch = Batch::default();
     let mut random = Random::of("java");
     for message in schema::ADDRESSED {
@@ -155,9 +157,74 @@ fn oldest(api_key: i16) -> i16 {
     }
 }
 
+/// What hapax asks by itself is what Kafka reads.
+#[test]
+fn kafka_reads_what_hapax_asks() {
+    let _alone = crate::alone();
+    let mut batch = Batch::default();
+    let mut random = Random::of("questions");
+    for _ in 0..EACH {
+        questions(&mut batch, &mut random);
+    }
+    batch.run();
+}
+
+fn questions(batch: &mut Batch, random: &mut Random) {
+    let bytes = random.bytes(60);
+    let mut choices = Choices::new(&bytes);
+    let (name, id) = (choices.text(), choices.array());
+    let (partition, number) = (choices.number() as i32, choices.number());
+    let bytes_max = choices.number() as i32;
+    for topic in [TopicRef::Name(name.as_bytes()), TopicRef::Id(id)] {
+        let version = fetch::version_for(topic);
+        let asked = fetch::request(7, topic, partition, number, bytes_max).unwrap();
+        let call = ("request", api::FETCH, version);
+        let topic = match topic {
+            TopicRef::Name(_) => ("topic", name.clone()),
+            TopicRef::Id(id) => ("topicId", kafkas_id(id)),
+        };
+        question(batch, call, unframed(&asked), move |said| {
+            assert_eq!(
+                (&said["replicaId"], &said["maxWaitMs"]),
+                (&json!(-1), &json!(0))
+            );
+            assert_eq!(said["isolationLevel"], 0);
+            let topics = said["topics"].as_array().unwrap();
+            assert_eq!((topics.len(), &topics[0][topic.0]), (1, &json!(topic.1)));
+            let partitions = topics[0]["partitions"].as_array().unwrap();
+            assert_eq!(partitions.len(), 1);
+            assert_eq!(partitions[0]["partition"], partition);
+            assert_eq!(partitions[0]["fetchOffset"], number);
+            assert_eq!(partitions[0]["partitionMaxBytes"], bytes_max);
+        });
+    }
+    let asked = fetch::list_request(7, name.as_bytes(), partition, number).unwrap();
+    let call = ("request", api::LIST_OFFSETS, fetch::LIST_OFFSETS);
+    question(batch, call, unframed(&asked), move |said| {
+        let topics = said["topics"].as_array().unwrap();
+        assert_eq!((topics.len(), &topics[0]["name"]), (1, &json!(name)));
+        let partitions = topics[0]["partitions"].as_array().unwrap();
+        assert_eq!(partitions.len(), 1);
+        assert_eq!(partitions[0]["partitionIndex"], partition);
+        assert_eq!(partitions[0]["timestamp"], number);
+    });
+}
+
+fn question(
+    batch: &mut Batch,
+    call: (&str, i16, i16),
+    frame: &[u8],
+    of: impl Fn(&Value) + 'static,
+) {
+    let flexible = call.2 >= fetch::BY_ID;
+    let body = header::body_at(frame, flexible).unwrap().unwrap();
+    batch.add(call, body, &[frame], move |said| of(&said[0]));
+}
+
 /// What hapax only reads of coordinators is what Kafka reads.
 #[test]
 fn kafka_reads_what_hapax_reads() {
+    let _alone = crate::alone();
     let mut batch = Batch::default();
     let mut random = Random::of("coordinators");
     for (all, direction) in [(schema::CLAIMS, "request"), (schema::OUTCOMES, "response")] {
@@ -254,9 +321,17 @@ fn response(batch: &mut Batch, version: i16, random: &mut Random) {
     .unwrap();
     let answers = requests::answers(version, bytes[0], &seen);
     let merged = produce::merge(version, &made.frame, &answers).unwrap();
+    let stands = move |index: i32| code(index).map(|_| (77, 5));
+    let acknowledged =
+        produce::acknowledge(version, &made.frame, |_, index| stands(index)).unwrap();
     let alone = produce::answer(version, 7, &answers);
     let call = ("response", api::PRODUCE, version);
-    let frames = [&made.frame, unframed(&recoded), unframed(&merged)];
+    let frames = [
+        &made.frame,
+        unframed(&recoded),
+        unframed(&merged),
+        unframed(&acknowledged),
+    ];
     let wanted = answers.clone();
     batch.add(call, made.body, &frames, move |said| {
         let mut changed = said[0].clone();
@@ -274,6 +349,17 @@ fn response(batch: &mut Batch, version: i16, random: &mut Random) {
         let mut added = said[0].clone();
         with_answers(&mut added, version, &wanted);
         assert_eq!(said[2], added);
+        let mut stand = said[0].clone();
+        for topic in stand["responses"].as_array_mut().unwrap() {
+            for partition in topic["partitionResponses"].as_array_mut().unwrap() {
+                let index = partition["index"].as_i64().unwrap() as i32;
+                let Some((offset, time)) = stands(index) else {
+                    continue;
+                };
+                succeed(partition, version, offset, time);
+            }
+        }
+        assert_eq!(said[3], stand);
     });
     let body = if version >= 9 { 5 } else { 4 };
     batch.add(call, body, &[unframed(&alone)], move |said| {
@@ -282,6 +368,22 @@ fn response(batch: &mut Batch, version: i16, random: &mut Random) {
         with_answers(&mut wanted, version, &answers);
         assert_eq!(said[0], wanted);
     });
+}
+
+/// Success, at an offset and of a time, and nothing of what was said before but where the log begins.
+fn succeed(partition: &mut Value, version: i16, offset: i64, time: i64) {
+    partition["errorCode"] = json!(0);
+    partition["baseOffset"] = json!(offset);
+    partition["logAppendTimeMs"] = json!(time);
+    if version >= 5 {
+        let start = partition["logStartOffset"].as_i64().unwrap().max(-1);
+        partition["logStartOffset"] = json!(start);
+    }
+    if version >= 8 {
+        partition["recordErrors"] = json!([]);
+        partition["errorMessage"] = Value::Null;
+    }
+    partition.as_object_mut().unwrap().remove("currentLeader");
 }
 
 fn with_answers(json: &mut Value, version: i16, answers: &[Answer]) {

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{env, fs};
 
 use mutate::Mutator;
@@ -64,13 +64,16 @@ fn run(target: &Target, input: &[u8]) {
     }
 }
 
-/// Memory is counted for the process: one target at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+/// Memory is counted for the process: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Everything that is kept for a target and like it does no harm. With `HAPAX_TESTS_WRITE` set the seeds are added to the
 /// corpus instead, for the engine to choose from.
 fn check(name: &str) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let target = Target::of(name).unwrap();
     let seeds = seeds::of(target);
     if env::var_os("HAPAX_TESTS_WRITE").is_some() {
@@ -108,9 +111,10 @@ short_runs! {
     frames headers batches sasl
     produce_request produce_request_valid produce_response produce_response_valid
     addresses addresses_valid coordinators coordinators_valid api_versions api_versions_valid
+    log log_valid renumbered
     window snapshot snapshot_sealed
     config_file config_values config_flags
-    session dev_requests dev_bytes
+    session session_reading admin_requests admin_answers dev_requests dev_bytes
 }
 
 fn add(target: &Target, seeds: &[Vec<u8>]) {

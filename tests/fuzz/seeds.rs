@@ -38,6 +38,7 @@ pub fn of(target: &Target) -> Vec<Vec<u8>> {
                 .map(|g| with(&[g.version], &g.response()))
                 .collect()
         }
+        "log" => log(&mut random),
         "snapshot" => vec![snapshot()],
         "snapshot_sealed" => {
             let whole = snapshot();
@@ -47,6 +48,8 @@ pub fn of(target: &Target) -> Vec<Vec<u8>> {
         "config_values" => config_values(),
         "config_flags" => config_flags(),
         "dev_bytes" => dev_bytes(),
+        // Much has to happen before something is in doubt.
+        "session_reading" => (0..48).map(|_| random.bytes(500)).collect(),
         // The others are given choices.
         _ => (0..64).map(|_| some(&mut random, target.len_max)).collect(),
     }
@@ -213,6 +216,36 @@ fn coordinators(random: &mut Random) -> Vec<Vec<u8>> {
     schema::OUTCOMES
         .iter()
         .for_each(|message| add(message, true));
+    all
+}
+
+fn log(random: &mut Random) -> Vec<Vec<u8>> {
+    // Batches as Kafka writes them, alone and one behind the other, and as the records of an answer.
+    let all = vectors("batches").into_iter();
+    let batches: Vec<_> = all
+        .map(|vector| unhex(vector["hex"].as_str().unwrap()))
+        .collect();
+    let mut all: Vec<_> = batches.iter().map(|batch| with(&[2], batch)).collect();
+    let pairs = batches.iter().zip(batches.iter().skip(1));
+    all.extend(pairs.map(|(first, second)| with(&[2], &with(first, second))));
+    for golden in golden("FetchResponse") {
+        let place = [4, 13]
+            .iter()
+            .position(|version| *version == golden.version);
+        all.extend(place.map(|place| with(&[place as u8], &golden.response())));
+    }
+    for golden in golden("ListOffsetsResponse") {
+        all.push(with(&[2], &golden.response()));
+    }
+    let table = schema::ADDRESSED.iter().find(|table| table.api_key == 1);
+    for (place, version) in [(0, 4), (1, 13)] {
+        for _ in 0..8 {
+            let choices = random.bytes(200);
+            let made = messages::response(table.unwrap(), version, &mut Choices::new(&choices));
+            all.push(with(&[place], &made.frame));
+        }
+    }
+    all.retain(|input| input.len() <= 512);
     all
 }
 

@@ -12,8 +12,9 @@ use tokio::runtime;
 use super::choices::Choices;
 use super::produce;
 
-/// Far more than anything of it takes; Fetch and JoinGroup may wait, by what the request says.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Far more than anything of it takes, even on a machine that has much else to do; Fetch and JoinGroup may wait, by what
+/// the request says.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// So small that the oldest batches go all the time.
 const RETENTION_BYTES: usize = 64 << 10;
 

@@ -11,10 +11,12 @@
 )]
 
 pub mod addresses;
+mod admin;
 mod choices;
 mod config;
 mod coordinators;
 mod dev;
+pub mod log;
 pub mod messages;
 pub mod produce;
 mod second;
@@ -103,6 +105,9 @@ pub const TARGETS: &[Target] = &[
     Target::new("coordinators_valid", coordinators::valid).heavy(512, 8 << 20, 20_000),
     Target::new("api_versions", versions::any),
     Target::new("api_versions_valid", versions::valid).heavy(512, 8 << 20, 8_000),
+    Target::new("log", log::any),
+    Target::new("log_valid", log::valid).heavy(512, 8 << 20, 4_000),
+    Target::new("renumbered", log::renumbered),
     Target::new("window", window::drive).heavy(512, 256 << 10, 6_000),
     Target::new("snapshot", snapshot::any).heavy(512, 1 << 20, 3_000),
     Target::new("snapshot_sealed", snapshot::sealed).heavy(512, 1 << 20, 6_000),
@@ -110,6 +115,9 @@ pub const TARGETS: &[Target] = &[
     Target::new("config_values", config::values).heavy(512, 4 << 20, 4_000),
     Target::new("config_flags", config::command_line).heavy(256, 8 << 20, 300),
     Target::new("session", session::drive).heavy(1024, 16 << 20, 500),
+    Target::new("session_reading", session::drive_reading).heavy(1024, 16 << 20, 250),
+    Target::new("admin_requests", admin::requests).heavy(256, 8 << 20, 1_000),
+    Target::new("admin_answers", admin::answers).heavy(512, 8 << 20, 1_000),
     Target::new("dev_requests", dev::requests).heavy(1024, 16 << 20, 1_000),
     Target::new("dev_bytes", dev::bytes).heavy(512, 16 << 20, 1_000),
 ];

@@ -360,6 +360,8 @@ fn check_response(version: i16, frame: &[u8], changed: u8, added: u8) -> bool {
     let topics: Vec<_> = seen.iter().map(|(topic, ..)| topic.clone()).collect();
     let answers = answers(version, added, &topics);
     let merged = produce::merge(version, frame, &answers).unwrap();
+    let stands = |index| code(index).map(|code| (i64::from(code) << 40, i64::from(added) - 1));
+    let acknowledged = produce::acknowledge(version, frame, |_, index| stands(index)).unwrap();
     let Some(Ok(response)) = second::decode::<ProduceResponse>(version, &frame[body..]) else {
         return true;
     };
@@ -396,6 +398,10 @@ fn check_response(version: i16, frame: &[u8], changed: u8, added: u8) -> bool {
         }
     }
     assert_eq!(again(&recoded), expected);
+    assert_eq!(
+        again(&acknowledged),
+        with_successes(version, response.clone(), stands)
+    );
     assert_eq!(again(&merged), with_answers(version, response, &answers));
     let alone = produce::answer(version, 7, &answers);
     let body = if version >= 9 { 5 } else { 4 };
@@ -405,6 +411,31 @@ fn check_response(version: i16, frame: &[u8], changed: u8, added: u8) -> bool {
         with_answers(version, ProduceResponse::default(), &answers)
     );
     true
+}
+
+/// The response with success for the partitions that stand in the log, at an offset and of a time.
+fn with_successes(
+    version: i16,
+    mut response: ProduceResponse,
+    stands: impl Fn(i32) -> Option<(i64, i64)>,
+) -> ProduceResponse {
+    let topics = response.responses.iter_mut();
+    for partition in topics.flat_map(|topic| &mut topic.partition_responses) {
+        let Some((offset, time)) = stands(partition.index) else {
+            continue;
+        };
+        let start = if version >= 5 {
+            partition.log_start_offset.max(-1)
+        } else {
+            -1
+        };
+        *partition = PartitionProduceResponse::default()
+            .with_index(partition.index)
+            .with_base_offset(offset)
+            .with_log_append_time_ms(time)
+            .with_log_start_offset(start);
+    }
+    response
 }
 
 fn response_topic(version: i16, topic: &TopicProduceResponse) -> Topic {

@@ -3,7 +3,8 @@
 //! The sockets are real ones of the loopback interface; both of their far ends are here. While both sides keep to the
 //! protocol it is held that the broker gets the requests in their order and as they were sent (a Produce request perhaps
 //! without some of its partitions), that the client gets its answers in the order of its requests, that no answer names
-//! a broker's own address, and that every success was given by the broker to the same bytes.
+//! a broker's own address, and that every success was given by the broker to the same bytes, or read back from its log,
+//! of which the broker may say anything.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{ErrorKind, Read, Write};
@@ -12,19 +13,25 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use hapax::cli::RunArgs;
 use hapax::config::Config;
 use hapax::metrics::Tally;
 use hapax::session::{self, Door, Shared};
+use hapax::wire::fetch::{self, BY_ID};
 use hapax::wire::produce::NEWEST;
 use hapax::wire::{api, schema};
+use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
+use kafka_protocol::messages::list_offsets_response::{
+    ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
+};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
 use kafka_protocol::messages::{
-    ApiVersionsResponse, MetadataResponse, ProduceRequest, ProduceResponse, TopicName,
+    ApiVersionsResponse, FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse,
+    MetadataResponse, ProduceRequest, ProduceResponse, TopicName,
 };
-use kafka_protocol::protocol::StrBytes;
+use kafka_protocol::protocol::{Decodable, Message, StrBytes};
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::task::{self, JoinHandle};
 use uuid::Uuid;
@@ -36,8 +43,8 @@ use super::{messages, second};
 const OPAQUE: i16 = 12;
 /// Steps of one input.
 const STEPS_MAX: usize = 48;
-/// How long the ends may take once every far end is closed.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the ends may take once every far end is closed, on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// A host that only a broker says.
 const SECRET: &str = "broker-1.internal.example";
 
@@ -48,6 +55,8 @@ thread_local! {
 struct World {
     runtime: LocalRuntime,
     config: Config,
+    /// The same, but that it reads the log back.
+    reading: Config,
     clients: TcpListener,
     brokers: TcpListener,
 }
@@ -61,20 +70,23 @@ impl World {
         let (clients, brokers) = (listen(), listen());
         brokers.set_nonblocking(true).unwrap();
         let upstream = format!("--upstream={}", brokers.local_addr().unwrap());
-        let flags = [
-            &upstream,
-            "--listen=127.0.0.1:1",
-            "--broker-ports=2-9",
-            "--sequence-hold-max=1ms",
-            // What hapax asks for itself, the client has not sent: tests/it/resolve.rs.
-            "--sequence-resolve=false",
-        ];
-        let args = RunArgs::from_flags(flags).unwrap();
-        let (settings, errors) = args.settle_with(&|_| None);
-        assert!(errors.is_empty(), "{errors:?}");
+        let config = |resolve| {
+            let flags = [
+                &upstream,
+                "--listen=127.0.0.1:1",
+                "--broker-ports=2-9",
+                "--sequence-hold-max=1ms",
+                resolve,
+            ];
+            let args = RunArgs::from_flags(flags).unwrap();
+            let (settings, errors) = args.settle_with(&|_| None);
+            assert!(errors.is_empty(), "{errors:?}");
+            settings.config().unwrap()
+        };
         Self {
             runtime: builder.build_local(LocalOptions::default()).unwrap(),
-            config: settings.config().unwrap(),
+            config: config("--sequence-resolve=false"),
+            reading: config("--sequence-resolve=true"),
             clients,
             brokers,
         }
@@ -83,8 +95,18 @@ impl World {
 
 /// What happens, step by step.
 pub fn drive(input: &[u8]) {
+    run(input, false);
+}
+
+/// The same where hapax reads the log back.
+pub fn drive_reading(input: &[u8]) {
+    run(input, true);
+}
+
+fn run(input: &[u8], reads: bool) {
     WORLD.with(|world| {
-        let shared = Arc::new(hapax::listen::share(world.config.clone()));
+        let config = if reads { &world.reading } else { &world.config };
+        let shared = Arc::new(hapax::listen::share(config.clone()));
         let tally = Rc::new(shared.metrics.tally());
         let mut run = Run {
             world,
@@ -92,8 +114,10 @@ pub fn drive(input: &[u8]) {
             tally,
             pairs: Vec::new(),
             sessions: Vec::new(),
+            reads,
             acked: BTreeMap::new(),
-            offset: 0,
+            log: BTreeMap::new(),
+            shown: BTreeSet::new(),
         };
         world.runtime.block_on(run.all(Choices::new(input)));
     });
@@ -107,8 +131,19 @@ struct Run<'w> {
     sessions: Vec<JoinHandle<()>>,
     /// The offsets that the broker gave each batch, by partition and bytes.
     acked: BTreeMap<(Vec<u8>, i32, Bytes), BTreeSet<i64>>,
-    offset: i64,
+    /// Whether hapax reads the log back.
+    reads: bool,
+    /// What the broker has written, by partition: a record each.
+    log: BTreeMap<i32, Vec<Bytes>>,
+    /// What it has shown of its log, true or not.
+    shown: BTreeSet<Shown>,
 }
+
+/// A batch that the broker said to be in the log of a partition, at an offset.
+type Shown = (i32, Identity, i64);
+
+/// Producer, epoch, first sequence and count.
+type Identity = (i64, i16, i32, i32);
 
 /// A client, and what the broker sees of it.
 struct Pair {
@@ -218,6 +253,9 @@ impl Run<'_> {
 
     async fn step(&mut self, choices: &mut Choices<'_>) {
         let at = choices.below(self.pairs.len());
+        if self.reads && !choices.rarely(16) {
+            return self.doubtful_step(at, choices).await;
+        }
         let pair = &mut self.pairs[at];
         match choices.below(20) {
             0..6 => pair.produce(choices),
@@ -228,6 +266,29 @@ impl Run<'_> {
             16 => pair.interrupt(choices),
             17 => pair.hang_up(choices),
             18 if self.pairs.len() < 3 => self.connect(choices).await,
+            _ => {}
+        }
+    }
+
+    /// One of those after which hapax does not know what was written.
+    async fn doubtful_step(&mut self, at: usize, choices: &mut Choices<'_>) {
+        match choices.below(16) {
+            0..3 => self.pairs[at].produce(choices),
+            3..5 => self.answer(at, choices),
+            5..11 => {
+                self.pairs[at].produce(choices);
+                self.look().await;
+                self.answer(at, choices);
+            }
+            11..14 => {
+                for at in 0..self.pairs.len() {
+                    self.answer(at, choices);
+                    self.look().await;
+                    self.answer(at, choices);
+                }
+            }
+            14 => self.pairs[at].hang_up(choices),
+            _ if self.pairs.len() < 6 => self.connect(choices).await,
             _ => {}
         }
     }
@@ -251,6 +312,11 @@ impl Run<'_> {
             && let Some(frame) = next_frame(&mut pair.to_broker)
         {
             let correlation = i32::from_be_bytes(frame[4..8].try_into().unwrap());
+            if let Some(question) = question(&frame) {
+                assert!(self.reads, "hapax asks, though it is not to");
+                pair.asked.push_back(question);
+                continue;
+            }
             // Those before it were answered here.
             while pair
                 .sent
@@ -301,9 +367,15 @@ impl Run<'_> {
             for (topic, partition) in partitions(&response) {
                 if partition.error_code == 0 {
                     let batch = batch_of(&request, &topic, partition.index);
-                    let given = self.acked.get(&(topic, partition.index, batch));
+                    let given = self.acked.get(&(topic, partition.index, batch.clone()));
                     let given = given.is_some_and(|all| all.contains(&partition.base_offset));
-                    assert!(given, "a success that the broker never gave: {partition:?}");
+                    let shown = identity(&batch)
+                        .map(|identity| (partition.index, identity, partition.base_offset));
+                    let shown = shown.is_some_and(|shown| self.shown.contains(&shown));
+                    assert!(
+                        given || shown,
+                        "a success that the broker never gave: {partition:?}"
+                    );
                 }
             }
         }
@@ -334,6 +406,12 @@ impl Run<'_> {
                 frame.extend(second::encode(asked.version, &metadata(asked.version)));
             }
             OPAQUE => frame.extend(choices.bytes(40)),
+            api::FETCH if question(&asked.frame).is_some() => {
+                frame = self.fetch_answer(&asked, frame, choices);
+            }
+            api::LIST_OFFSETS if question(&asked.frame).is_some() => {
+                frame.extend(list_answer(&asked, choices));
+            }
             key => {
                 let all = [schema::ADDRESSED, schema::OUTCOMES].concat();
                 let message = all.iter().find(|message| message.api_key == key).unwrap();
@@ -364,21 +442,24 @@ impl Run<'_> {
             for partition in &topic.partition_data {
                 let code = match choices.byte() {
                     0..160 => 0,
+                    other if self.reads => [45, 45, 45, 7, 20, 45, 6, 19][usize::from(other) % 8],
                     other => [6, 19, 7, 45, 47, 3, 10, 87][usize::from(other) % 8],
                 };
                 let mut reply = PartitionProduceResponse::default()
                     .with_index(partition.index)
                     .with_error_code(code);
                 reply.base_offset = -1;
-                if code == 0 {
-                    self.offset += 10;
-                    reply.base_offset = self.offset;
-                    let key = (
-                        topic_key(topic),
-                        partition.index,
-                        partition.records.clone().unwrap_or_default(),
-                    );
-                    self.acked.entry(key).or_default().insert(self.offset);
+                let records = partition.records.clone().unwrap_or_default();
+                // A failure may come behind the write.
+                if code == 0 || self.reads && choices.byte() & 1 == 1 {
+                    let log = self.log.entry(partition.index).or_default();
+                    let offset = i64::try_from(log.len()).unwrap();
+                    log.push(records.clone());
+                    if code == 0 {
+                        reply.base_offset = offset;
+                        let key = (topic_key(topic), partition.index, records);
+                        self.acked.entry(key).or_default().insert(offset);
+                    }
                 }
                 answered.partition_responses.push(reply);
             }
@@ -386,6 +467,138 @@ impl Run<'_> {
         }
         response
     }
+}
+
+impl Run<'_> {
+    /// What the broker says of its log: mostly the truth.
+    fn fetch_answer(
+        &mut self,
+        asked: &Sent,
+        mut frame: Vec<u8>,
+        choices: &mut Choices<'_>,
+    ) -> Vec<u8> {
+        let request: FetchRequest = body(asked);
+        let topic = &request.topics[0];
+        let from = &topic.partitions[0];
+        let log = self.log.get(&from.partition).map_or(&[][..], Vec::as_slice);
+        let mut partition = PartitionData::default()
+            .with_partition_index(from.partition)
+            .with_high_watermark(i64::try_from(log.len()).unwrap());
+        let first = usize::try_from(from.fetch_offset).unwrap_or(usize::MAX);
+        let mut records = Vec::new();
+        for (offset, batch) in log.iter().enumerate().skip(first) {
+            let at = records.len();
+            records.extend_from_slice(batch);
+            if let Some(base) = records.get_mut(at..at + 8) {
+                base.copy_from_slice(&i64::try_from(offset).unwrap().to_be_bytes());
+            }
+        }
+        let told = choices.below(16);
+        match told {
+            0 => partition.error_code = choices.of(&[1, 3, 6, 29, 31, 58, 100, -1]),
+            1 => partition.high_watermark = choices.number(),
+            2 => records.truncate(choices.below(records.len().clamp(1, 256))),
+            3 if !records.is_empty() => {
+                let at = choices.below(records.len().min(256));
+                records[at] = choices.byte();
+            }
+            4 => records = choices.bytes(120).to_vec(),
+            _ => {}
+        }
+        partition.records = Some(records.into());
+        let topic = FetchableTopicResponse::default()
+            .with_topic(topic.topic.clone())
+            .with_topic_id(topic.topic_id)
+            .with_partitions(vec![partition]);
+        let mut response = FetchResponse::default().with_responses(vec![topic]);
+        match told {
+            5 if asked.version >= BY_ID => response.error_code = choices.of(&[29, 70, 71]),
+            6 => response.responses.clear(),
+            7 => response.responses.push(FetchableTopicResponse::default()),
+            _ => {}
+        }
+        if asked.version >= BY_ID {
+            frame.push(0);
+        }
+        frame.extend(second::encode(asked.version, &response));
+        match told {
+            8 => frame.truncate(4 + choices.below(frame.len() - 3)),
+            9 => {
+                let at = 4 + choices.below((frame.len() - 4).min(256));
+                frame[at] = choices.byte();
+            }
+            10 => {
+                frame.truncate(4);
+                frame.extend(choices.bytes(120));
+            }
+            _ => {}
+        }
+        if let Ok(fetched) = fetch::fetched(asked.version, &frame) {
+            for batch in fetch::batches(fetched.records).flatten() {
+                let count = batch.last_offset_delta.saturating_add(1);
+                let identity = (batch.producer, batch.epoch, batch.first, count);
+                let shown = (from.partition, identity, batch.base_offset);
+                self.shown.insert(shown);
+            }
+        }
+        frame
+    }
+}
+
+/// Where the broker says that records of a time begin.
+fn list_answer(asked: &Sent, choices: &mut Choices<'_>) -> Vec<u8> {
+    let request: ListOffsetsRequest = body(asked);
+    let topic = &request.topics[0];
+    let mut partition = ListOffsetsPartitionResponse::default()
+        .with_partition_index(topic.partitions[0].partition_index)
+        .with_timestamp(1)
+        .with_offset(0);
+    let told = choices.below(8);
+    match told {
+        0 => partition.error_code = choices.of(&[1, 3, 6, 29, 31, 58, 100, -1]),
+        1 => partition.offset = choices.number(),
+        2 => return choices.bytes(60).to_vec(),
+        _ => {}
+    }
+    let topic = ListOffsetsTopicResponse::default()
+        .with_name(topic.name.clone())
+        .with_partitions(vec![partition]);
+    let response = ListOffsetsResponse::default().with_topics(vec![topic]);
+    let mut answer = second::encode(asked.version, &response);
+    if told == 3 {
+        answer.truncate(choices.below(answer.len()));
+    }
+    answer
+}
+
+/// A question of hapax's own.
+fn question(frame: &[u8]) -> Option<Sent> {
+    let head = hapax::wire::header::request_head(frame)?;
+    let client = hapax::wire::header::client_id(frame).ok()?;
+    let own = client == Some(b"hapax") && [api::FETCH, api::LIST_OFFSETS].contains(&head.api_key);
+    own.then(|| Sent {
+        correlation: head.correlation_id,
+        key: head.api_key,
+        version: head.api_version,
+        frame: frame.to_vec(),
+    })
+}
+
+/// The body of a request of the version that it has.
+fn body<T: Decodable + Message>(sent: &Sent) -> T {
+    let at = hapax::wire::header::body_at(&sent.frame, sent.version >= BY_ID)
+        .unwrap()
+        .unwrap();
+    second::certain(sent.version, &sent.frame[at..]).unwrap()
+}
+
+/// Who wrote a batch, and which it is.
+fn identity(batch: &Bytes) -> Option<Identity> {
+    let head = batch.first_chunk::<61>()?;
+    let mut fields = &head[43..];
+    let producer = fields.get_i64();
+    let (epoch, first) = (fields.get_i16(), fields.get_i32());
+    Some((producer, epoch, first, fields.get_i32()))
 }
 
 /// What comes of a topic in requests of its version.
