@@ -174,10 +174,15 @@ fn questions(batch: &mut Batch, random: &mut Random) {
     let mut choices = Choices::new(&bytes);
     let (name, id) = (choices.text(), choices.array());
     let (partition, number) = (choices.number() as i32, choices.number());
-    let bytes_max = choices.number() as i32;
+    let (bytes_max, wait_ms) = (choices.number() as i32, choices.number() as i32);
+    let wanted = fetch::Wanted {
+        offset: number,
+        bytes_max,
+        wait_ms,
+    };
     for topic in [TopicRef::Name(name.as_bytes()), TopicRef::Id(id)] {
         let version = fetch::version_for(topic);
-        let asked = fetch::request(7, topic, partition, number, bytes_max).unwrap();
+        let asked = fetch::request(7, topic, partition, wanted).unwrap();
         let call = ("request", api::FETCH, version);
         let topic = match topic {
             TopicRef::Name(_) => ("topic", name.clone()),
@@ -186,7 +191,7 @@ fn questions(batch: &mut Batch, random: &mut Random) {
         question(batch, call, unframed(&asked), move |said| {
             assert_eq!(
                 (&said["replicaId"], &said["maxWaitMs"]),
-                (&json!(-1), &json!(0))
+                (&json!(-1), &json!(wait_ms))
             );
             assert_eq!(said["isolationLevel"], 0);
             let topics = said["topics"].as_array().unwrap();

@@ -137,10 +137,18 @@ fn check_questions(choices: &mut Choices<'_>) {
     };
     let (correlation, partition) = (choices.number() as i32, choices.number() as i32);
     let (number, bytes_max) = (choices.number(), choices.number() as i32);
+    let wait_ms = choices.number() as i32;
+    let wanted = fetch::Wanted {
+        offset: number,
+        bytes_max,
+        wait_ms,
+    };
     let version = fetch::version_for(topic);
-    let asked = fetch::request(correlation, topic, partition, number, bytes_max).unwrap();
+    let asked = fetch::request(correlation, topic, partition, wanted).unwrap();
     let asked = fetch_request(version, correlation, unframed(&asked));
     let expected = FetchRequest::default()
+        .with_max_wait_ms(wait_ms)
+        .with_min_bytes(i32::from(wait_ms > 0))
         .with_max_bytes(bytes_max)
         .with_session_epoch(-1)
         .with_topics(vec![expected_topic(topic, partition, number, bytes_max)]);
