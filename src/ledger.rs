@@ -265,13 +265,13 @@ impl Ledger {
     pub fn waits_for_own<'a>(
         &self,
         key: WindowKey,
-        batch: &BatchId,
+        arrival: &Arrival,
         own: &(impl Iterator<Item = &'a Ticket> + Clone),
     ) -> bool {
         let Some(window) = self.windows.get(&key) else {
             return false;
         };
-        window.waits_for_own(batch, |id| {
+        window.waits_for_own(&arrival.batch, arrival.link, |id| {
             let mut own = own.clone();
             own.any(|ticket| ticket.key == key && ticket.id == id)
         })
@@ -382,6 +382,21 @@ impl Ledger {
         match self.windows.get_mut(&key) {
             Some(mut window) => window.wait_for(),
             None => self.wake(&key),
+        }
+    }
+
+    /// Notes that a batch came whose request is held, until [`Self::unqueue`].
+    pub fn queue(&self, key: WindowKey, arrival: &Arrival) {
+        if let Some(mut window) = self.window(key, arrival.now) {
+            window.queue(&arrival.batch, arrival.link);
+        }
+    }
+
+    /// The request of this connection is held no more.
+    pub fn unqueue(&self, key: WindowKey, link: Link) {
+        let window = self.windows.get_mut(&key);
+        if window.is_some_and(|mut window| window.unqueue(link)) {
+            self.wake(&key);
         }
     }
 

@@ -116,6 +116,7 @@ struct Session {
     request: RequestStage,
     blocked: Option<Blocked>,
     held: Option<Held>,
+    queue: Option<produce::Queue>,
     /// Room for the frame that is collected in `inbox`.
     collecting: Option<Collecting>,
     to_upstream: Outbox,
@@ -253,6 +254,7 @@ impl Session {
             request: RequestStage::Head,
             blocked: None,
             held: None,
+            queue: None,
             collecting: None,
             to_upstream: Outbox::default(),
             quiet: Vec::new(),

@@ -278,12 +278,22 @@ struct Notes {
     gaps: u16,
     /// Whether a held request waits for this window to change.
     waited_for: bool,
+    /// Batches in requests that are held for another of their partitions.
+    queued: Vec<Queued>,
     former: Former,
     /// Whether the topic was said to be gone, and not to be there since.
     is_gone: bool,
     /// Whether a batch was sent that is not in `open` any more, unsettled: of
     /// none can be said that it was not.
     has_forgotten: bool,
+}
+
+/// A batch that came and has not left: its request is held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Queued {
+    link: Link,
+    epoch: Epoch,
+    first: Sequence,
 }
 
 /// The notes of a window that has none.
@@ -297,6 +307,7 @@ static NO_NOTES: Notes = Notes {
     old_at: None,
     gaps: 0,
     waited_for: false,
+    queued: Vec::new(),
     former: Former::NONE,
     is_gone: false,
     has_forgotten: false,
@@ -412,6 +423,30 @@ impl Window {
             notes.former.clear();
         }
         self.gate = None;
+    }
+
+    /// Notes that a batch came whose request is held: what follows it on other
+    /// connections, and came later, waits until the request leaves. A
+    /// connection holds one request at a time.
+    pub fn queue(&mut self, batch: &BatchId, link: Link) {
+        let queued = &mut self.notes_mut().queued;
+        if !queued.iter().any(|q| q.link == link) {
+            queued.push(Queued {
+                link,
+                epoch: batch.epoch,
+                first: batch.first,
+            });
+        }
+    }
+
+    /// The request of this connection is held no more. Returns whether others
+    /// wait for this window to change.
+    pub fn unqueue(&mut self, link: Link) -> bool {
+        let Some(notes) = &mut self.notes else {
+            return false;
+        };
+        notes.queued.retain(|q| q.link != link);
+        self.take_waited_for()
     }
 
     /// Whether nothing pins this window and no fact in it can be used again.

@@ -116,6 +116,7 @@ impl Session {
         self.collecting = None;
         self.request = RequestStage::Head;
         self.release();
+        self.queue = None;
         self.to_client = Outbox::default();
         self.withhold(written);
         self.orphan = Some((self.now.after(ORPHAN_PATIENCE), presence));
@@ -162,6 +163,7 @@ impl Session {
             producer.trouble(self.time, ttl);
         }
         self.held = None;
+        self.queue = None;
     }
 
     /// Sends the broker what the client sent whole and awaits no answer for.

@@ -12,11 +12,12 @@ use super::readback::Look;
 use super::refuse::{Refusal, lacking};
 use super::route::{Frame, PREFIX, RequestStage};
 use super::settle::Sent;
+use super::shared::Shared;
 use super::telling::forwarded;
 use super::topics::Named;
 use super::{Blocked, FIRST_PART, Session};
 use crate::ids::ProducerId;
-use crate::ledger::{Hasher, Producer, Ticket, WindowKey};
+use crate::ledger::{Hasher, Link, Producer, Ticket, WindowKey};
 use crate::metrics::{self, Api, Limit, Presence, Side};
 use crate::policy::Requirements;
 use crate::window::{Ack, Acks, Action, Arrival, Mode, Verdict};
@@ -45,6 +46,22 @@ const NO_TIME: i64 = -1;
 pub(super) struct Held {
     pub deadline: Moment,
     _presence: Presence,
+}
+
+/// The batches of a request that waits: what follows them on other connections
+/// waits too, until this is dropped.
+pub(super) struct Queue {
+    shared: Arc<Shared>,
+    link: Link,
+    keys: Vec<WindowKey>,
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        for key in &self.keys {
+            self.shared.ledger.unqueue(*key, self.link);
+        }
+    }
 }
 
 thread_local! {
@@ -180,6 +197,10 @@ impl Session {
         let mut parts = PARTS.take();
         let done = self.produce_walked(pass, frame, head, body, &mut parts, waker);
         keep_room(parts);
+        if self.queue.is_some() && !matches!(done, Ok(false)) {
+            // It has left, or is answered.
+            self.queue = None;
+        }
         done
     }
 
@@ -363,6 +384,7 @@ impl Session {
                     match self.look(parts, terms.timeout) {
                         Look::Wait => {
                             self.blocked = Some(Blocked::Reading);
+                            self.queue(parts);
                             return false;
                         }
                         Look::JudgeAgain => continue,
@@ -378,6 +400,7 @@ impl Session {
                 continue;
             }
             if registered == Some(key) {
+                self.queue(parts);
                 return false;
             }
             // The window may have changed before it was asked to wake us.
@@ -394,7 +417,7 @@ impl Session {
         parts.iter().all(|part| match &part.verdict {
             Some((key, arrival, verdict)) if verdict.action == Action::Hold => {
                 let ledger = &self.shared.ledger;
-                ledger.waits_for_own(*key, &arrival.batch, &own)
+                ledger.waits_for_own(*key, arrival, &own)
             }
             _ => true,
         })
@@ -477,6 +500,23 @@ impl Session {
                 });
             }
         }
+    }
+
+    /// Lets the windows of a request that waits know what came with it.
+    fn queue(&mut self, parts: &[Part]) {
+        if self.queue.is_some() {
+            return;
+        }
+        let verdicts = parts.iter().filter_map(|part| part.verdict.as_ref());
+        let keys = verdicts.map(|(key, arrival, _)| {
+            self.shared.ledger.queue(*key, arrival);
+            *key
+        });
+        self.queue = Some(Queue {
+            shared: Arc::clone(&self.shared),
+            link: self.link,
+            keys: keys.collect(),
+        });
     }
 
     pub(super) fn release(&mut self) {

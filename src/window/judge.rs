@@ -6,7 +6,7 @@
 //! answered with its predecessor's error.
 
 use super::attempt::{Attempt, AttemptId, Identity, State};
-use super::{Acks, Action, Arrival, Class, Gap, GapKind, Mode, Rules, Verdict, Window};
+use super::{Acks, Action, Arrival, Class, Gap, GapKind, Link, Mode, Rules, Verdict, Window};
 use crate::ids::{BatchId, Sequence};
 
 /// Times a batch is answered with the error of a predecessor that has not
@@ -35,6 +35,8 @@ enum Predecessor {
     GivenUp,
     /// Earlier batches of the epoch are known, it is not.
     Missing,
+    /// It is not known, and one before it came that has not left yet.
+    Queued,
 }
 
 /// What the order of batches asks for.
@@ -115,7 +117,7 @@ impl Window {
         self.expire(arrival, rules);
         let batch = &arrival.batch;
         let known = self.open.iter().any(|a| a.is(batch));
-        let predecessor = self.predecessor(batch);
+        let predecessor = self.predecessor(batch, arrival.link);
         let class = self.classify(batch, &predecessor, rules);
         let first_time = match class {
             Class::SequenceReuse => !known && self.notes().flagged_crc != batch.crc,
@@ -155,9 +157,11 @@ impl Window {
     /// later one before its turn: one was acknowledged here, or the beginning
     /// of the epoch is not what is missing.
     fn is_known_to_broker(&self, batch: &BatchId) -> bool {
-        let begins = |a: Attempt| a.batch.epoch == batch.epoch && a.batch.first == Sequence::ZERO;
+        let begins = |epoch, first| epoch == batch.epoch && first == Sequence::ZERO;
+        let open = |a: Attempt| begins(a.batch.epoch, a.batch.first);
+        let queued = |q: &super::Queued| begins(q.epoch, q.first);
         self.epoch == Some(batch.epoch) && self.acked.last().is_some()
-            || !self.open.iter().any(begins)
+            || !(self.open.iter().any(open) || self.notes().queued.iter().any(queued))
     }
 
     /// S1 of SEMANTICS 7.7. S2 is that this is the window of the topic's
@@ -311,7 +315,7 @@ impl Window {
             .max_by_key(|first| batch.first.distance(*first))
     }
 
-    fn predecessor(&self, batch: &BatchId) -> Predecessor {
+    fn predecessor(&self, batch: &BatchId, link: Link) -> Predecessor {
         let in_epoch = self.epoch == Some(batch.epoch);
         let begins_epoch = !in_epoch && batch.first == Sequence::ZERO;
         if begins_epoch || self.notes().blind_end == Some(batch.first) {
@@ -346,11 +350,21 @@ impl Window {
                 (State::NotWritten { .. }, found) => found.or(Some(Predecessor::GivenUp)),
             };
         }
-        found.unwrap_or(if earlier {
+        found.unwrap_or(if self.earlier_queued(batch, link) {
+            Predecessor::Queued
+        } else if earlier {
             Predecessor::Missing
         } else {
             Predecessor::Settled
         })
+    }
+
+    /// Whether a lower batch of the epoch came before this one, on another
+    /// connection, in a request that is held.
+    fn earlier_queued(&self, batch: &BatchId, link: Link) -> bool {
+        let queued = self.notes().queued.iter();
+        let mut before = queued.take_while(|q| q.link != link);
+        before.any(|q| q.epoch == batch.epoch && batch.first.distance(q.first) > 0)
     }
 
     fn order(&self, arrival: &Arrival, predecessor: &Predecessor) -> Order {
@@ -365,6 +379,7 @@ impl Window {
         match *predecessor {
             Predecessor::Settled | Predecessor::Sent => wait_for_earlier(true),
             Predecessor::GivenUp => wait_for_earlier(false),
+            Predecessor::Queued => Order::Wait,
             Predecessor::Missing => match self.failed_before(arrival) {
                 Some(code) if !self.earlier_outstanding(batch) => {
                     self.mirror(batch, super::outcome::mirrored(code))
@@ -411,7 +426,15 @@ impl Window {
     /// what `is_own` names: batches that left before it on its own connection.
     /// A broker deals with a connection's requests in turn, so they delay it
     /// no more here than there; that connection's answers come, or it ends.
-    pub fn waits_for_own(&self, batch: &BatchId, is_own: impl Fn(AttemptId) -> bool) -> bool {
+    pub fn waits_for_own(
+        &self,
+        batch: &BatchId,
+        link: Link,
+        is_own: impl Fn(AttemptId) -> bool,
+    ) -> bool {
+        if let Predecessor::Queued = self.predecessor(batch, link) {
+            return false;
+        }
         self.open
             .iter()
             .filter(|a| Self::is_before(a, batch))

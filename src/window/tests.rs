@@ -439,16 +439,68 @@ fn what_was_acknowledged_before_error_100_is_never_mirrored() {
     assert_eq!(w.window.judge(&tired, &RULES).action, Action::Forward);
 }
 
+/// A request with the partition's first batch is held for another partition.
+#[test]
+fn what_follows_a_queued_batch_on_another_connection_waits_for_it() {
+    let mut w = World::new();
+    w.window.queue(&batch(0, 0, 2), link(1));
+    let later = Arrival {
+        link: link(2),
+        ..w.arrival(batch(0, 2, 1))
+    };
+    let verdict = w.window.judge(&later, &RULES);
+    assert_eq!(verdict.action, Action::Hold);
+    w.window.queue(&batch(0, 2, 1), link(2));
+    assert!(!w.window.waits_for_own(&later.batch, link(2), |_| true));
+    // What came first does not wait for what came after it.
+    assert_eq!(w.action(batch(0, 0, 2)), Action::Forward);
+    w.window.wait_for();
+    assert!(w.window.unqueue(link(1)), "the second is woken");
+    assert_eq!(w.window.judge(&later, &RULES).action, Action::Forward);
+}
+
+#[test]
+fn patience_with_a_queued_batch_ends() {
+    let mut w = World::new();
+    w.window.queue(&batch(0, 0, 2), link(1));
+    let tired = Arrival {
+        link: link(2),
+        patient: false,
+        ..w.arrival(batch(0, 2, 1))
+    };
+    for _ in 0..3 {
+        let verdict = w.window.judge(&tired, &RULES);
+        assert_eq!(verdict.action, Action::Mirror(19));
+        w.window.mirrored(&tired, &verdict, 19);
+    }
+    assert_eq!(w.window.judge(&tired, &RULES).action, Action::Forward);
+}
+
+#[test]
+fn a_copy_of_a_queued_batch_and_what_follows_an_acknowledged_one_do_not_wait() {
+    let mut w = World::new();
+    w.window.queue(&batch(0, 0, 2), link(1));
+    let elsewhere = |w: &World, first, count| Arrival {
+        link: link(2),
+        ..w.arrival(batch(0, first, count))
+    };
+    let copy = elsewhere(&w, 0, 2);
+    let copy = w.send_as(copy);
+    w.ack(copy);
+    let next = elsewhere(&w, 2, 1);
+    assert_eq!(w.window.judge(&next, &RULES).action, Action::Forward);
+}
+
 #[test]
 fn what_a_batch_waits_for_is_its_own_connections_or_anothers() {
     let mut w = World::new();
     let own = w.send(batch(0, 0, 10));
     let next = batch(0, 10, 10);
-    assert!(w.window.waits_for_own(&next, |id| id == own.id));
-    assert!(!w.window.waits_for_own(&next, |_| false));
+    assert!(w.window.waits_for_own(&next, link(1), |id| id == own.id));
+    assert!(!w.window.waits_for_own(&next, link(1), |_| false));
     let _ = w.fail(own, 6);
     assert!(
-        w.window.waits_for_own(&next, |_| false),
+        w.window.waits_for_own(&next, link(1), |_| false),
         "it waits for nothing"
     );
 }

@@ -61,6 +61,53 @@ fn what_does_not_wait_passes_a_held_request_on_no_connection_but_on_others() {
     other.barrier();
 }
 
+/// A request with the first batch of a partition is held for another of its
+/// partitions: a broker that knows nothing of the producer would take what
+/// follows on another connection, and never again that first batch.
+#[test]
+fn what_follows_a_batch_of_a_held_request_waits_on_other_connections() {
+    let world = World::new(&[]);
+    let (mut pair, mut other) = (world.pair(), world.pair());
+    pair.send(&produce(0));
+    let first = pair.broker.next();
+    pair.send(&produce_all(&[(0, 1), (1, 0)]));
+    await_until("the hold", SOON, || {
+        world.gauge("hapax_held_requests") == 1.0
+    });
+    other.send(&produce_all(&[(1, 1)]));
+    await_until("both holds", SOON, || {
+        world.gauge("hapax_held_requests") == 2.0
+    });
+    other.broker.assert_silent();
+    pair.broker.ack(&first, 10);
+    let both = pair.broker.next();
+    assert_eq!(both.sequences(), [(0, 1), (1, 0)]);
+    other.broker.assert_silent();
+    pair.broker.ack(&both, 11);
+    assert_eq!(other.broker.next().sequences(), [(1, 1)]);
+    assert_eq!(world.gauge("hapax_holds_expired_total"), 0.0);
+}
+
+/// The client of the held request is gone: what waited for it waits no more.
+#[test]
+fn nothing_waits_for_a_held_request_whose_client_is_gone() {
+    let world = World::new(&[]);
+    let (mut pair, mut other) = (world.pair(), world.pair());
+    pair.send(&produce(0));
+    pair.broker.next();
+    pair.send(&produce_all(&[(0, 1), (1, 0)]));
+    await_until("the hold", SOON, || {
+        world.gauge("hapax_held_requests") == 1.0
+    });
+    other.send(&produce_all(&[(1, 1)]));
+    await_until("both holds", SOON, || {
+        world.gauge("hapax_held_requests") == 2.0
+    });
+    pair.client.reset();
+    assert_eq!(other.broker.next().sequences(), [(1, 1)]);
+    assert_eq!(world.gauge("hapax_holds_expired_total"), 0.0);
+}
+
 #[test]
 fn a_batch_behind_a_failed_one_gets_its_error_and_both_are_written_in_order_later() {
     for (code, told) in [(6, 6), (3, 3), (19, 19), (2, 19), (10, 19), (51, 19)] {

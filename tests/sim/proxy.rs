@@ -197,6 +197,8 @@ pub struct Session {
     inbox: VecDeque<Request>,
     /// Until when the head of the inbox may wait.
     held: Option<u64>,
+    /// What came with it.
+    queued: Vec<WindowKey>,
     pipeline: VecDeque<Owed>,
     tickets: VecDeque<Sent>,
     producers: BTreeSet<usize>,
@@ -215,6 +217,7 @@ impl Session {
             waker,
             inbox: VecDeque::new(),
             held: None,
+            queued: Vec::new(),
             pipeline: VecDeque::new(),
             tickets: VecDeque::new(),
             producers: BTreeSet::new(),
@@ -249,6 +252,7 @@ impl Session {
         self.pipeline.clear();
         self.tickets.clear();
         self.held = None;
+        self.queued.clear();
         self.readings = Readings::default();
     }
 }
@@ -307,6 +311,7 @@ impl World {
                 self.conns[conn].session.inbox.push_front(request);
                 break;
             }
+            self.unqueue(conn);
         }
         self.answer_ready(conn);
         self.half_close(conn);
@@ -395,6 +400,7 @@ impl World {
         if wanted.is_empty() {
             return self.produce(conn, request);
         }
+        self.queue(conn, parts);
         self.conns[conn].session.readings.request = Some(wanted);
         self.begin_read(conn, true, |counts| counts.asked += 1);
         false
@@ -455,6 +461,7 @@ impl World {
                 continue;
             }
             if waits_already {
+                self.queue(conn, &parts);
                 return None;
             }
             if self.conns[conn].session.held.is_none() {
@@ -469,6 +476,26 @@ impl World {
         }
     }
 
+    /// `Session::queue`.
+    fn queue(&mut self, conn: usize, parts: &[Judged]) {
+        if !self.conns[conn].session.queued.is_empty() {
+            return;
+        }
+        for part in parts {
+            self.proxy(conn).ledger.queue(part.key, &part.arrival);
+            self.conns[conn].session.queued.push(part.key);
+        }
+    }
+
+    /// A `Queue` is dropped.
+    fn unqueue(&mut self, conn: usize) {
+        let session = &mut self.conns[conn].session;
+        let link = session.link;
+        for key in std::mem::take(&mut session.queued) {
+            self.proxy(conn).ledger.unqueue(key, link);
+        }
+    }
+
     /// Whether every held batch waits for nothing but what left before it on
     /// this connection.
     fn waits_for_own(&self, conn: usize, parts: &[Judged]) -> bool {
@@ -478,7 +505,7 @@ impl World {
         parts
             .iter()
             .filter(|part| part.verdict.action == Action::Hold)
-            .all(|part| ledger.waits_for_own(part.key, &part.arrival.batch, &own))
+            .all(|part| ledger.waits_for_own(part.key, &part.arrival, &own))
     }
 
     fn judge_once(
@@ -770,6 +797,7 @@ impl World {
         session.readings.request = None;
         session.orphan = Some(self.now + ORPHAN_PATIENCE);
         self.at(ORPHAN_PATIENCE, Event::Look(conn));
+        self.unqueue(conn);
         self.withhold(conn);
         // Answers of hapax's own have nobody to go to.
         self.answer_ready(conn);
@@ -808,6 +836,7 @@ impl World {
     /// `Session::settle_all`, and both sides are closed.
     fn end_session(&mut self, conn: usize) {
         let now = self.time();
+        self.unqueue(conn);
         self.withhold(conn);
         let session = &mut self.conns[conn].session;
         let tickets = std::mem::take(&mut session.tickets);
