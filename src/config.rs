@@ -21,6 +21,7 @@ use std::time::Duration;
 use self::settings::Settings;
 use crate::policy::Policies;
 
+pub(crate) use self::parse::printable;
 pub use self::parse::{
     AddressMap, Advertised, HostPort, Mapping, ParseError, parse_directory, parse_duration,
     parse_host, parse_level, parse_listen, parse_node_slot, parse_port_range,

@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::ProducerRow;
 use crate::cli::{EventsArgs, ProducersArgs, WaitArgs};
-use crate::config::HostPort;
+use crate::config::{HostPort, printable};
 
 /// Prints the producers of a running hapax.
 pub async fn producers(args: &ProducersArgs, out: &mut impl Write) -> Result<(), ClientError> {
@@ -427,17 +427,6 @@ fn table(producers: &[ProducerRow]) -> String {
         table.push('\n');
     }
     table
-}
-
-/// What a client calls itself may hold what moves a terminal's cursor.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| {
-            let escaped = c.is_control().then(|| c.escape_unicode());
-            let plain = escaped.is_none().then_some(c);
-            escaped.into_iter().flatten().chain(plain)
-        })
-        .collect()
 }
 
 const TABLE_HEAD: [&str; 10] = [

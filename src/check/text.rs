@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::admin::client::printable;
 use crate::cli::exit;
+use crate::config::printable;
 
 use super::report::{BrokerRow, ClusterRow, PortRow, Reach, Report, Server, Severity};
 

@@ -10,9 +10,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::ParseError;
 use super::keys::{self, KEYS, Key, Kind};
 use super::value::Value;
+use super::{ParseError, printable};
 use crate::policy::{BadPolicy, Policy, Requirements, parse_requirement};
 use tree::{Content, EMPTY, Node};
 
@@ -289,7 +289,7 @@ pub enum FileError {
     #[error("the file is not UTF-8: save it as UTF-8")]
     NotUtf8,
     /// Text that is no YAML.
-    #[error("this is no YAML: {0}")]
+    #[error("this is no YAML: {}", printable(.0))]
     Syntax(String),
     /// A tab where spaces belong.
     #[error("a tab indents this line: YAML wants spaces")]
@@ -315,7 +315,7 @@ pub enum FileError {
     #[error("a key is {0}: give a name")]
     KeyNotText(&'static str),
     /// A key that there is not.
-    #[error("unknown key {path}: {advice}")]
+    #[error("unknown key {}: {advice}", printable(path))]
     Unknown {
         /// What was written.
         path: String,
@@ -323,7 +323,7 @@ pub enum FileError {
         advice: String,
     },
     /// A key for the second time.
-    #[error("{path} is here again: it is in line {first} already")]
+    #[error("{} is here again: it is in line {first} already", printable(path))]
     Twice {
         /// The key.
         path: String,
@@ -341,7 +341,7 @@ pub enum FileError {
         expected: String,
     },
     /// A value that cannot be read.
-    #[error("{0}: {1}")]
+    #[error("{}: {}", .0, printable(&.1.to_string()))]
     Value(&'static str, ParseError),
 }
 
@@ -555,6 +555,28 @@ mod tests {
             ("log:\n  level: \"info", 2, "this is no YAML"),
         ] {
             check(text, line, said);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_in_one_line() {
+        for (text, said) in [
+            ("\"a\\nb\": 1", "unknown key a\\u{a}b:"),
+            (
+                "upstream: {bo\r\rot: 1}",
+                "unknown key upstream.bo\\u{a}ot:",
+            ),
+            ("workers: \"1\\e[2J\"", "`1\\u{1b}[2J` is no number"),
+            ("policies: [{\"a\\nb\": 1}]", "a\\u{a}b"),
+            ("{\"a\\nb\": 1, \"a\\nb\": 2}", "a\\u{a}b is here again"),
+        ] {
+            let errors = errors(text);
+            let moves = |error: &String| error.contains(char::is_control);
+            assert!(!errors.iter().any(moves), "{text:?}: {errors:?}");
+            assert!(
+                errors.iter().any(|error| error.contains(said)),
+                "{errors:?}"
+            );
         }
     }
 

@@ -328,6 +328,18 @@ pub enum ParseError {
 const MILLIS_MAX: u64 = 366 * 24 * 3_600_000;
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
+/// A text on one line, without what moves a terminal's cursor: what a client
+/// calls itself, or a name in a file, may be anything.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| {
+            let escaped = c.is_control().then(|| c.escape_unicode());
+            let plain = escaped.is_none().then_some(c);
+            escaped.into_iter().flatten().chain(plain)
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,7 +14,10 @@ pub fn files(input: &[u8]) {
     let contents = file::parse(input);
     for (line, error) in &contents.errors {
         assert!(*line >= 1, "line {line} of {error}");
-        assert!(!error.to_string().contains('\n'), "one line each: {error}");
+        assert!(
+            !error.to_string().contains(char::is_control),
+            "one line each: {error:?}"
+        );
     }
     for (at, (key, ..)) in contents.values.iter().enumerate() {
         let before = &contents.values[..at];
