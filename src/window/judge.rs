@@ -350,13 +350,12 @@ impl Window {
                 (State::NotWritten { .. }, found) => found.or(Some(Predecessor::GivenUp)),
             };
         }
-        found.unwrap_or(if self.earlier_queued(batch, link) {
-            Predecessor::Queued
-        } else if earlier {
-            Predecessor::Missing
-        } else {
-            Predecessor::Settled
-        })
+        match found {
+            Some(found) => found,
+            None if self.earlier_queued(batch, link) => Predecessor::Queued,
+            None if earlier => Predecessor::Missing,
+            None => Predecessor::Settled,
+        }
     }
 
     /// Whether a lower batch of the epoch came before this one, on another
