@@ -68,8 +68,13 @@ fn check(client: Client, faults: u32) {
         tally.errors_to_client, tally.errors_from_kafka,
     );
     println!(
-        "{client:?}: faults {:?}, {} acknowledgements lost, {} retries, {} to be absorbed, {}",
-        tally.faults, tally.lost_acks, tally.retries, tally.expected_absorbed, produced.summary,
+        "{client:?}: faults {:?}, {} acknowledgements lost, {} retries, {} to be absorbed, {} perhaps, {}",
+        tally.faults,
+        tally.lost_acks,
+        tally.retries,
+        tally.expected_absorbed,
+        tally.left_with_hapax,
+        produced.summary,
     );
 
     assert_eq!(produced.summary["failed"], 0);
@@ -98,10 +103,12 @@ fn check(client: Client, faults: u32) {
     if let Some(hapax) = &setting.hapax {
         assert_eq!(tally.unsure, 0, "every retry's fate was certain");
         assert!(tally.expected_absorbed > 0);
-        assert_eq!(
-            hapax.batches(&topic, "duplicate_absorbed"),
-            tally.expected_absorbed,
-            "{:?}",
+        let absorbed = hapax.batches(&topic, "duplicate_absorbed");
+        let expected = tally.expected_absorbed;
+        assert!(
+            (expected..=expected + tally.left_with_hapax).contains(&absorbed),
+            "{absorbed}, {expected} to {} more: {:?}",
+            tally.left_with_hapax,
             tally.surprises,
         );
     }
