@@ -341,6 +341,9 @@ impl World {
                 }
             } else if batch.outstanding == 0 && batch.seen >= batch.passed_on {
                 return (state, Some(false));
+            } else if batch.seen < batch.passed_on && start.elapsed() > Duration::from_secs(2) {
+                state.left_with_hapax += 1;
+                return (state, Some(false));
             } else if start.elapsed() > Duration::from_secs(2) {
                 state.unsure += 1;
                 eprintln!(
