@@ -278,7 +278,7 @@ struct Notes {
     gaps: u16,
     /// Whether a held request waits for this window to change.
     waited_for: bool,
-    /// Batches in requests that are held for another of their partitions.
+    /// Batches in requests that are held, in the order in which they came.
     queued: Vec<Queued>,
     former: Former,
     /// Whether the topic was said to be gone, and not to be there since.

@@ -191,16 +191,7 @@ impl Scan {
         }
         self.waits_left -= 1;
         self.place = Place::From(place);
-        match self.read_from(place) {
-            Next::Ask(Question::From {
-                offset, bytes_max, ..
-            }) => Next::Ask(Question::From {
-                offset,
-                bytes_max,
-                waits: true,
-            }),
-            next => next,
-        }
+        self.ask_from(place, true)
     }
 
     /// By its header, and not by its checksum: the broker's time and another
@@ -213,12 +204,16 @@ impl Scan {
     }
 
     fn read_from(&self, offset: i64) -> Next {
+        self.ask_from(offset, false)
+    }
+
+    fn ask_from(&self, offset: i64, waits: bool) -> Next {
         match self.bytes_left {
             0 => Next::Done(Finding::GaveUp),
             left => Next::Ask(Question::From {
                 offset,
                 bytes_max: left.min(FETCH_MAX),
-                waits: false,
+                waits,
             }),
         }
     }

@@ -118,6 +118,16 @@ impl World {
         code
     }
 
+    /// What comes is answered with 19 three times, and leaves then.
+    fn leaves_after_three_mirrors(&mut self, arrival: &Arrival) {
+        for _ in 0..3 {
+            let verdict = self.window.judge(arrival, &RULES);
+            assert_eq!(verdict.action, Action::Mirror(19));
+            self.window.mirrored(arrival, &verdict, 19);
+        }
+        assert_eq!(self.window.judge(arrival, &RULES).action, Action::Forward);
+    }
+
     fn settle(&mut self, flight: Flight, outcome: Outcome) -> Settled {
         let Flight { id, batch, sender } = flight;
         self.window
@@ -385,12 +395,7 @@ fn patience_ends_and_the_batch_is_not_written_three_times_then_it_leaves() {
         patient: false,
         ..w.arrival(batch(0, 10, 10))
     };
-    for _ in 0..3 {
-        let verdict = w.window.judge(&tired, &RULES);
-        assert_eq!(verdict.action, Action::Mirror(19));
-        w.window.mirrored(&tired, &verdict, 19);
-    }
-    assert_eq!(w.window.judge(&tired, &RULES).action, Action::Forward);
+    w.leaves_after_three_mirrors(&tired);
 }
 
 #[test]
@@ -468,12 +473,7 @@ fn patience_with_a_queued_batch_ends() {
         patient: false,
         ..w.arrival(batch(0, 2, 1))
     };
-    for _ in 0..3 {
-        let verdict = w.window.judge(&tired, &RULES);
-        assert_eq!(verdict.action, Action::Mirror(19));
-        w.window.mirrored(&tired, &verdict, 19);
-    }
-    assert_eq!(w.window.judge(&tired, &RULES).action, Action::Forward);
+    w.leaves_after_three_mirrors(&tired);
 }
 
 #[test]

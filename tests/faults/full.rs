@@ -127,6 +127,7 @@ fn code(is_clean: bool, complaints: &[String]) -> ExitCode {
 
 /// Of a page whose rows may have been made on several days.
 const HEAD: &str = "Made by `tests/run faults --report`, which makes the rows anew that it runs and leaves the others as they are; each says when it was run, and of what.";
+
 /// The newest Kafka first.
 fn in_turn(options: &Options, cases: &[Case]) -> Vec<(Case, &'static str)> {
     let mut all: Vec<(Case, &'static str)> = Vec::new();

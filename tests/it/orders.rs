@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::broker::failed;
+use crate::broker::{Asked, failed};
 use crate::support::await_until;
 use crate::support::batch::Batch;
 use crate::support::raw::Produce;
-use crate::world::{PRODUCER, SOON, World, of_epoch, orders, ping, produce, produce_all};
+use crate::world::{PRODUCER, Pair, SOON, World, of_epoch, orders, ping, produce, produce_all};
 
 const NOT_LEADER_OR_FOLLOWER: i16 = 6;
 const NOT_ENOUGH_REPLICAS: i16 = 19;
@@ -61,12 +61,10 @@ fn what_does_not_wait_passes_a_held_request_on_no_connection_but_on_others() {
     other.barrier();
 }
 
-/// A request with the first batch of a partition is held for another of its
-/// partitions: a broker that knows nothing of the producer would take what
-/// follows on another connection, and never again that first batch.
-#[test]
-fn what_follows_a_batch_of_a_held_request_waits_on_other_connections() {
-    let world = World::new(&[]);
+/// The first batch of partition 1 is in a request that is held behind batch 0
+/// of partition 0, which the broker was asked to write; the second one, on
+/// another connection, is held behind that request.
+fn held_behind_a_held_request(world: &World) -> (Pair, Pair, Asked) {
     let (mut pair, mut other) = (world.pair(), world.pair());
     pair.send(&produce(0));
     let first = pair.broker.next();
@@ -78,6 +76,16 @@ fn what_follows_a_batch_of_a_held_request_waits_on_other_connections() {
     await_until("both holds", SOON, || {
         world.gauge("hapax_held_requests") == 2.0
     });
+    (pair, other, first)
+}
+
+/// A request with the first batch of a partition is held for another of its
+/// partitions: a broker that knows nothing of the producer would take what
+/// follows on another connection, and never again that first batch.
+#[test]
+fn what_follows_a_batch_of_a_held_request_waits_on_other_connections() {
+    let world = World::new(&[]);
+    let (mut pair, mut other, first) = held_behind_a_held_request(&world);
     other.broker.assert_silent();
     pair.broker.ack(&first, 10);
     let both = pair.broker.next();
@@ -92,17 +100,7 @@ fn what_follows_a_batch_of_a_held_request_waits_on_other_connections() {
 #[test]
 fn nothing_waits_for_a_held_request_whose_client_is_gone() {
     let world = World::new(&[]);
-    let (mut pair, mut other) = (world.pair(), world.pair());
-    pair.send(&produce(0));
-    pair.broker.next();
-    pair.send(&produce_all(&[(0, 1), (1, 0)]));
-    await_until("the hold", SOON, || {
-        world.gauge("hapax_held_requests") == 1.0
-    });
-    other.send(&produce_all(&[(1, 1)]));
-    await_until("both holds", SOON, || {
-        world.gauge("hapax_held_requests") == 2.0
-    });
+    let (pair, mut other, _first) = held_behind_a_held_request(&world);
     pair.client.reset();
     assert_eq!(other.broker.next().sequences(), [(1, 1)]);
     assert_eq!(world.gauge("hapax_holds_expired_total"), 0.0);
@@ -473,7 +471,7 @@ fn large(sequences: &[(i32, i32)]) -> Produce {
 }
 
 /// Whether the first part of a request leaves before the last byte came.
-fn streams(world: &World, pair: &mut crate::world::Pair, request: &Produce) -> bool {
+fn streams(world: &World, pair: &mut Pair, request: &Produce) -> bool {
     let (correlation, frame) = pair.client.frame(12, &request.request());
     let (most, last) = frame.split_at(frame.len() - 1);
     pair.client.send_raw(most).unwrap();
@@ -542,7 +540,7 @@ fn a_large_request_streams_in_observe_mode_whoever_sends_it() {
 }
 
 /// Sends a request whose beginning has left before the rest of it comes.
-fn sent_in_parts(pair: &mut crate::world::Pair, request: &Produce) -> crate::broker::Asked {
+fn sent_in_parts(pair: &mut Pair, request: &Produce) -> Asked {
     let (_, frame) = pair.client.frame(12, &request.request());
     let (first, rest) = frame.split_at(90 << 10);
     pair.client.send_raw(first).unwrap();
