@@ -73,7 +73,7 @@ fn check(client: Client, faults: u32) {
         tally.lost_acks,
         tally.retries,
         tally.expected_absorbed,
-        tally.left_with_hapax,
+        tally.perhaps,
         produced.summary,
     );
 
@@ -101,14 +101,17 @@ fn check(client: Client, faults: u32) {
     );
     assert!(tally.retries > 0);
     if let Some(hapax) = &setting.hapax {
-        assert_eq!(tally.unsure, 0, "every retry's fate was certain");
-        assert!(tally.expected_absorbed > 0);
         let absorbed = hapax.batches(&topic, "duplicate_absorbed");
         let expected = tally.expected_absorbed;
         assert!(
-            (expected..=expected + tally.left_with_hapax).contains(&absorbed),
+            tally.perhaps < expected / 20,
+            "nearly every retry's fate is certain: {} of {expected}",
+            tally.perhaps,
+        );
+        assert!(
+            (expected..=expected + tally.perhaps).contains(&absorbed),
             "{absorbed}, {expected} to {} more: {:?}",
-            tally.left_with_hapax,
+            tally.perhaps,
             tally.surprises,
         );
     }

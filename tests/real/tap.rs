@@ -164,11 +164,9 @@ pub(crate) struct State {
     pub(crate) errors_from_kafka: BTreeMap<i16, u32>,
     /// Batches that hapax forwarded though it was to absorb them: their stories.
     pub(crate) surprises: Vec<String>,
-    /// Retries passed on though an earlier copy could not be accounted for.
-    pub(crate) unsure: u64,
-    /// Batches that hapax holds, so that their fate is its own: it drops them
-    /// with their client, or answers them, whichever comes first.
-    pub(crate) left_with_hapax: u64,
+    /// Retries that hapax may absorb or not, because it holds them or an earlier
+    /// copy has no answer yet: nobody can say which it gets first.
+    pub(crate) perhaps: u64,
 }
 
 struct World {
@@ -201,8 +199,7 @@ impl Taps {
             errors_to_client: BTreeMap::new(),
             errors_from_kafka: BTreeMap::new(),
             surprises: Vec::new(),
-            unsure: 0,
-            left_with_hapax: 0,
+            perhaps: 0,
         };
         let world = World {
             state: Mutex::new(state),
@@ -341,15 +338,9 @@ impl World {
                 }
             } else if batch.outstanding == 0 && batch.seen >= batch.passed_on {
                 return (state, Some(false));
-            } else if batch.seen < batch.passed_on && start.elapsed() > Duration::from_secs(2) {
-                state.left_with_hapax += 1;
-                return (state, Some(false));
             } else if start.elapsed() > Duration::from_secs(2) {
-                state.unsure += 1;
-                eprintln!(
-                    "unsure of {key:?}: {:?}, links {:?}",
-                    state.batches[key], state.links
-                );
+                // hapax holds the earlier copy, or its answer waits behind another that is kept back.
+                state.perhaps += 1;
                 return (state, Some(false));
             }
             state = self.wait(state);
@@ -517,7 +508,7 @@ mod a {
                     let batch = &state.batches[key];
                     batch.seen < batch.passed_on
                 });
-                state.left_with_hapax += u64::try_from(left.count()).expect("few");
+                state.perhaps += u64::try_from(left.count()).expect("few");
                 break;
             }
             state = world.wait(state);
@@ -865,7 +856,7 @@ mod b {
         };
         let keys = u64::try_from(pending.keys.len()).expect("few");
         let is_held = client.is_some_and(|client| world.oracle.holds(client));
-        state.left_with_hapax += if is_held { keys } else { 0 };
+        state.perhaps += if is_held { keys } else { 0 };
         is_held
     }
 
