@@ -1,10 +1,11 @@
 //! `hapax check` and `hapax wait`: what can be said before, and while, hapax runs.
 //!
-//! Without `--connect` nothing is opened: the options are valid or not, and
-//! `state.dir` can be written to or not. With it
+//! Without `--connect` nothing is connected to: the options are valid or not,
+//! the certificates, keys and CAs can be used or not, and `state.dir` can be
+//! written to or not. With it
 //! the upstream is asked what a client would meet, in hapax's own few requests,
 //! and the slot table of `hapax run` says which port each broker would get. No
-//! step takes longer than `timeouts.connect`.
+//! step takes longer than `timeouts.connect`, or `timeouts.tls`.
 //!
 //! | exit | meaning |
 //! |---|---|
@@ -22,7 +23,7 @@ use std::env;
 use std::io::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::runtime;
 use tokio::task::JoinSet;
@@ -32,10 +33,11 @@ use crate::cli::exit::{DONE, FAILED, UNAVAILABLE};
 use crate::cli::{self, CheckArgs, WaitArgs};
 use crate::config::{Config, HostPort};
 use crate::snapshot;
+use crate::tls::Tls;
 use crate::upstream::{Broker, Brokers, Own, home};
 use crate::wire::metadata::Cluster;
 
-use examine::{Examined, Fault, Found, examine};
+use examine::{Examined, Fault, Found, Means, Place, examine};
 use report::{BrokerRow, Clients, ClusterRow, Problem, Report, Server, Severity};
 
 /// Addresses that are examined at a time.
@@ -46,14 +48,13 @@ pub fn command(args: CheckArgs, out: &mut impl Write) -> u8 {
     let CheckArgs { connect, json, run } = args;
     let mut report = match run.into_config() {
         Err(error) => Report::invalid(&error.to_string()),
-        Ok(config) if connect => match block_on(look(&config)) {
-            Ok(report) => with_state(report, &config),
+        Ok(config) => match of_valid(&config, connect) {
+            Ok(report) => report,
             Err(error) => {
                 eprintln!("hapax: cannot start: {error}");
                 return FAILED;
             }
         },
-        Ok(config) => with_state(Report::valid(Clients::of(&config, None)), &config),
     };
     let variables = cli::unknown_variables(env::vars_os().map(|(name, _)| name));
     let unknown = variables.iter().map(advice::unknown_variable);
@@ -70,6 +71,28 @@ pub fn command(args: CheckArgs, out: &mut impl Write) -> u8 {
             FAILED
         }
     }
+}
+
+/// The report on options that are valid by themselves.
+fn of_valid(config: &Config, connect: bool) -> std::io::Result<Report> {
+    let (report, certificates) = match Tls::load(config) {
+        Ok(tls) => {
+            let certificates = advice::of_certificates(tls.shown());
+            let report = match connect {
+                true => block_on(look(config, tls))?,
+                false => Report::valid(Clients::of(config, None)),
+            };
+            (report, certificates)
+        }
+        // Without them nobody can be asked anything.
+        Err(error) => {
+            let report = Report::valid(Clients::of(config, None));
+            (report, vec![advice::of_tls(&error)])
+        }
+    };
+    let mut report = with_state(report, config);
+    report.problems.extend(certificates);
+    Ok(report.judged())
 }
 
 /// The report, and whether state could be kept where the configuration says.
@@ -107,13 +130,20 @@ fn block_on<T>(task: impl Future<Output = T>) -> std::io::Result<T> {
 }
 
 /// Everything that `--connect` looks at.
-async fn look(config: &Config) -> Report {
-    let own = Arc::new(Own::new(
-        config.listen.ip(),
-        std::iter::once(config.listen.port()).chain(config.broker_ports.clone()),
-    ));
+async fn look(config: &Config, tls: Tls) -> Report {
+    let ports = std::iter::once(config.listen.port()).chain(config.broker_ports.clone());
+    let means = Arc::new(Means {
+        timeouts: config.timeouts.clone(),
+        own: Own::new(config.listen.ip(), ports),
+        tls,
+    });
     let mut problems = Vec::new();
-    let examined = examine_all(&config.upstream, config.timeouts.connect, &own).await;
+    let servers = config.upstream.iter().cloned();
+    let places = servers.map(|address| Place {
+        address,
+        host: None,
+    });
+    let examined = examine_all(&places.collect::<Vec<_>>(), &means).await;
     let seen = examined.iter().find_map(|examined| examined.kafka());
     let servers = config.upstream.iter().zip(&examined);
     // One that serves is enough: hapax tries them in turn.
@@ -133,7 +163,7 @@ async fn look(config: &Config) -> Report {
             let elsewhere = at.and_then(|at| at.reached).map(|at| !is_local(at.ip()));
             let view = BrokersView {
                 config,
-                own: &own,
+                means: &means,
                 elsewhere: elsewhere.unwrap_or(false),
             };
             view.look(cluster, &mut problems).await
@@ -163,13 +193,13 @@ async fn look(config: &Config) -> Report {
 }
 
 /// Examines addresses, not too many at a time; the answers keep their order.
-async fn examine_all(addresses: &[HostPort], patience: Duration, own: &Arc<Own>) -> Vec<Examined> {
+async fn examine_all(places: &[Place], means: &Arc<Means>) -> Vec<Examined> {
     let mut all = Vec::new();
-    for some in addresses.chunks(AT_A_TIME) {
+    for some in places.chunks(AT_A_TIME) {
         let mut tasks = JoinSet::new();
-        for (at, address) in some.iter().cloned().enumerate() {
-            let own = Arc::clone(own);
-            tasks.spawn(async move { (at, examine(&address, patience, &own).await) });
+        for (at, place) in some.iter().cloned().enumerate() {
+            let means = Arc::clone(means);
+            tasks.spawn(async move { (at, examine(&place, &means).await) });
         }
         let mut done = tasks.join_all().await;
         done.sort_by_key(|(at, _)| *at);
@@ -181,7 +211,7 @@ async fn examine_all(addresses: &[HostPort], patience: Duration, own: &Arc<Own>)
 /// What is needed to look at the brokers of a cluster.
 struct BrokersView<'a> {
     config: &'a Config,
-    own: &'a Arc<Own>,
+    means: &'a Arc<Means>,
     /// Whether the bootstrap server is on another machine.
     elsewhere: bool,
 }
@@ -192,9 +222,11 @@ impl BrokersView<'_> {
         if table.is_empty() {
             problems.push(advice::no_brokers());
         }
-        let addresses: Vec<_> = table.iter().map(|b| b.reached_at.clone()).collect();
-        let patience = self.config.timeouts.connect;
-        let mut examined = examine_all(&addresses, patience, self.own).await;
+        let places = table.iter().map(|broker| Place {
+            address: broker.reached_at.clone(),
+            host: Some(broker.address.host.clone()),
+        });
+        let mut examined = examine_all(&places.collect::<Vec<_>>(), self.means).await;
         for (broker, examined) in table.iter().zip(&mut examined) {
             if self.is_advertised_by_hapax(&broker.reached_at) {
                 examined.found = Found::Fault(Fault::Loop);

@@ -23,8 +23,8 @@ use crate::policy::Policies;
 
 pub(crate) use self::parse::printable;
 pub use self::parse::{
-    AddressMap, Advertised, HostPort, Mapping, ParseError, parse_directory, parse_duration,
-    parse_host, parse_level, parse_listen, parse_node_slot, parse_port_range,
+    AddressMap, Advertised, HostPort, Mapping, ParseError, parse_duration, parse_host, parse_level,
+    parse_listen, parse_node_slot, parse_path, parse_port_range,
 };
 
 /// What a process of `hapax run` was told to do. Every value is validated.
@@ -44,6 +44,13 @@ pub struct Config {
     pub slot_grace: Duration,
     /// `upstream.addressMap`.
     pub address_map: AddressMap,
+    /// `upstream.tls.*`, where the brokers are spoken to by TLS.
+    pub upstream_tls: Option<UpstreamTls>,
+    /// `listen.tls.*`, where clients speak TLS.
+    pub listen_tls: Option<ListenTls>,
+    /// `allowOpenListener`: whether clients that prove nothing may use the
+    /// credentials of hapax from other machines.
+    pub allow_open_listener: bool,
     /// `sequence.mode`.
     pub mode: Mode,
     /// `sequence.*`.
@@ -68,6 +75,35 @@ pub struct Config {
     pub log: LogConfig,
     /// What all of it was made from, to show.
     pub settings: Settings,
+}
+
+/// `upstream.tls.*`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct UpstreamTls {
+    /// The CAs of the brokers; those of the system without it.
+    pub ca_file: Option<PathBuf>,
+    /// What hapax shows to the brokers.
+    pub certificate: Option<CertificateFiles>,
+    /// The name of all brokers.
+    pub server_name: Option<String>,
+}
+
+/// `listen.tls.*`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListenTls {
+    /// What hapax shows to clients.
+    pub certificate: CertificateFiles,
+    /// The CAs of clients, which then have to show a certificate.
+    pub client_ca_file: Option<PathBuf>,
+}
+
+/// Where a certificate is, and its key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CertificateFiles {
+    /// The certificate, and those between it and a root.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 /// How far hapax may go.
@@ -141,6 +177,8 @@ pub struct Timeouts {
     pub first_request: Duration,
     /// Reaching a broker.
     pub connect: Duration,
+    /// A TLS handshake.
+    pub tls: Duration,
     /// A broker's answer, on top of the request's own timeout.
     pub upstream_response: Duration,
 }
@@ -202,6 +240,7 @@ impl Config {
         self.check_ports(&mut conflicts);
         self.check_node_slots(&mut conflicts);
         conflicts.extend(self.upstream_conflict());
+        conflicts.extend(self.open_listener());
         if let Some(host) = &self.advertised_host
             && is_wildcard(host)
         {
@@ -251,6 +290,18 @@ impl Config {
                 conflicts.push(Conflict::SlotShared { node, other, port });
             }
         }
+    }
+
+    /// Whoever reaches a listener is to a broker who hapax is. That is right
+    /// within a machine or a pod, and elsewhere only for clients that have
+    /// proven who they are.
+    fn open_listener(&self) -> Option<Conflict> {
+        let own = self.upstream_tls.as_ref()?.certificate.is_some();
+        let local = self.listen.ip().to_canonical().is_loopback();
+        let proven = self.listen_tls.as_ref();
+        let proven = proven.is_some_and(|tls| tls.client_ca_file.is_some());
+        (own && !local && !proven && !self.allow_open_listener)
+            .then_some(Conflict::OpenListener(self.listen))
     }
 
     /// An upstream that is hapax itself would hand every connection back to
@@ -338,6 +389,21 @@ pub enum Conflict {
     /// Two ways to one address.
     #[error("upstream.addressMap names {0} twice: one address each")]
     MappedTwice(Advertised),
+    /// Half of what belongs together.
+    #[error("{given} is set, and {missing} is not: {advice}")]
+    TlsIncomplete {
+        /// The key that is set.
+        given: &'static str,
+        /// The key that is not.
+        missing: &'static str,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// Credentials for everyone.
+    #[error(
+        "hapax listens at {0}, which other machines reach, and would serve each of them with its own certificate (upstream.tls.certFile): listen at 127.0.0.1, ask clients for a certificate (listen.tls.clientCaFile), or say that it is meant by allowOpenListener"
+    )]
+    OpenListener(SocketAddr),
     /// An address nobody can connect to.
     #[error(
         "listen.advertisedHost is {0}, which no client can connect to: give the name or address that clients use, or leave it out"
@@ -347,7 +413,7 @@ pub enum Conflict {
 
 impl Conflict {
     /// The keys that it is between, to say who set them.
-    fn keys(&self) -> &'static [&'static str] {
+    fn keys(&self) -> &[&'static str] {
         match self {
             Self::NoUpstream => &["upstream.bootstrap"],
             Self::UpstreamIsSelf(_) => &[
@@ -365,6 +431,8 @@ impl Conflict {
             Self::SlotOutside { .. } => &["listen.nodeSlots", "listen.brokerPorts"],
             Self::SlotShared { .. } | Self::SlotTwice(_) => &["listen.nodeSlots"],
             Self::MappedTwice(_) => &["upstream.addressMap"],
+            Self::OpenListener(_) => &["listen.bootstrap", "upstream.tls.certFile"],
+            Self::TlsIncomplete { given, .. } => std::slice::from_ref(given),
             Self::AdvertisedWildcard(_) => &["listen.advertisedHost"],
         }
     }

@@ -18,6 +18,7 @@ pub mod ports;
 pub mod session;
 pub mod snapshot;
 pub mod timers;
+pub mod tls;
 pub mod upstream;
 pub mod window;
 pub mod wire;

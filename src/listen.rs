@@ -12,6 +12,7 @@ use crate::metrics::{DisconnectCause, EvictionReason, Metrics};
 use crate::ports;
 use crate::session::{Door, Shared};
 use crate::snapshot::{Keeper, Lifetime, StartError};
+use crate::tls::{LoadError, Tls};
 use crate::upstream::{Brokers, Own};
 use crate::window::{Mode, Rules};
 use crate::workers::{Workers, new_runtime, ticks};
@@ -19,7 +20,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
@@ -29,6 +30,8 @@ use tokio::time;
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// How often an idle hapax asks whether a broker can be reached.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// How often the files of certificates and CAs are compared with what they were.
+const RELOAD_EVERY: Duration = Duration::from_secs(10);
 /// Topic incarnations that have windows; those beyond pass untracked.
 const TOPICS_MAX: usize = 100_000;
 /// What a listener waits after a refusal of the system (no descriptors left).
@@ -65,6 +68,9 @@ pub enum RunError {
     /// The operating system refused what every process needs.
     #[error("cannot start: {0}")]
     Start(#[from] io::Error),
+    /// What TLS is to be spoken by cannot be used.
+    #[error(transparent)]
+    Tls(#[from] LoadError),
     /// State cannot be kept where the configuration says.
     #[error(transparent)]
     State(#[from] StartError),
@@ -105,6 +111,7 @@ pub async fn serve(
     mut end: impl AsyncFnMut(),
 ) -> Result<Exit, RunError> {
     make_room_for_connections(config.limits.connections);
+    let tls = Tls::load(&config)?;
     let admin_address = config.admin.listen;
     let bootstrap = bind(config.listen, "--listen", admin_address).await?;
     config.listen = bootstrap.local_addr()?;
@@ -118,7 +125,7 @@ pub async fn serve(
     let admin_address = admin.local_addr()?;
     tracing::info!(address = %admin_address, "admin listens");
 
-    let shared = Arc::new(share(config));
+    let shared = Arc::new(share_with(config, tls));
     let lifetime = Arc::new(Lifetime::default());
     let mut keeper = Keeper::start(&shared, &lifetime)?;
     let workers = Workers::start(&shared)?;
@@ -137,6 +144,7 @@ pub async fn serve(
     }
     tasks.spawn(sweep(Arc::clone(&shared)));
     tasks.spawn(watch_upstream(Arc::clone(&shared)));
+    tasks.spawn(watch_certificates(Arc::clone(&shared)));
     view.started();
     let address = shared.config.listen;
     tracing::info!(%address, "clients are welcome");
@@ -197,10 +205,14 @@ async fn bind(address: SocketAddr, flag: &str, admin: SocketAddr) -> Result<TcpL
     })
 }
 
-/// Everything that sessions share, at its beginning.
+/// Everything that sessions share, at its beginning, without TLS.
 #[doc(hidden)]
 #[must_use]
 pub fn share(config: Config) -> Shared {
+    share_with(config, Tls::default())
+}
+
+fn share_with(config: Config, tls: Tls) -> Shared {
     let sequence = &config.sequence;
     let rules = Rules {
         mode: match config.mode {
@@ -228,7 +240,7 @@ pub fn share(config: Config) -> Shared {
     let ip = config.listen.ip();
     let ports = std::iter::once(config.listen.port()).chain(config.broker_ports.clone());
     let own = Own::new(ip, ports);
-    Shared::new(config, ledger, brokers, metrics, events, own)
+    Shared::new(config, ledger, brokers, metrics, events, own, tls)
 }
 
 /// Takes connections at one port for ever.
@@ -293,6 +305,42 @@ async fn watch_upstream(shared: Arc<Shared>) {
                     tracing::warn!(
                         reason,
                         "the upstream cannot be reached; clients are closed until it can: hapax check --connect says more"
+                    );
+                    told = Some(reason);
+                }
+            }
+        }
+    }
+}
+
+/// Takes new certificates and CAs from their files. Their contents are
+/// compared: what a file system tells of changes misses how volumes of
+/// Kubernetes are replaced.
+async fn watch_certificates(shared: Arc<Shared>) {
+    let mut ticks = ticks(RELOAD_EVERY);
+    let mut told: Option<String> = None;
+    let mut told_invalid = Vec::new();
+    loop {
+        ticks.tick().await;
+        let invalid: Vec<_> = shared.tls.shown().invalid(SystemTime::now()).collect();
+        if invalid != told_invalid {
+            for reason in &invalid {
+                tracing::error!(reason, "a certificate is not valid");
+            }
+            told_invalid = invalid;
+        }
+        match shared.reload_tls() {
+            Ok(true) => {
+                tracing::info!("new certificates or CAs are in use for new connections");
+                told = None;
+            }
+            Ok(false) => told = None,
+            Err(error) => {
+                let reason = error.to_string();
+                if told.as_ref() != Some(&reason) {
+                    tracing::error!(
+                        reason,
+                        "new certificates or CAs cannot be used, the ones before stay"
                     );
                     told = Some(reason);
                 }

@@ -100,6 +100,10 @@ fn run(args: RunArgs) -> ExitCode {
             tracing::error!(%error, "configuration is not valid");
             ExitCode::from(CONFIGURATION)
         }
+        Err(RunError::Tls(error)) => {
+            tracing::error!(%error, "configuration is not valid");
+            ExitCode::from(CONFIGURATION)
+        }
         Err(error) => {
             tracing::error!(%error, "run failed");
             ExitCode::from(FAILED)

@@ -103,6 +103,8 @@ metrics! {
     orphan_sessions: IntGauge = "hapax_orphan_sessions",
     /// Local ports that lead to a broker. Compare with listen.brokerPorts.
     broker_slots_used: IntGauge = "hapax_broker_slots_used",
+    /// Until when the certificate is valid that hapax shows to that side, in seconds since 1970; the side has no series where it shows none. Alert a week ahead: a new one in its file is taken without a restart.
+    tls_certificate_expiry: PerSide = "hapax_tls_certificate_expiry_timestamp_seconds",
     /// Brokers that got no local port. Widen listen.brokerPorts.
     broker_slots_exhausted: IntCounter = "hapax_broker_slots_exhausted_total",
     /// Bytes that were no Kafka frame, by the side they came from and by what they were. Someone speaks TLS or HTTP to this port, or the wrong port is configured.
@@ -480,6 +482,8 @@ labels! {
         Resolve = "resolve",
         /// The address leads back to hapax.
         Loop = "loop",
+        /// It was reached, and there was no TLS with it.
+        Tls = "tls",
         /// Anything else.
         Other = "other",
     }
@@ -569,6 +573,8 @@ labels! {
         TooLong = "too_long",
         /// TLS on a plaintext port, or a TLS alert.
         Tls = "tls",
+        /// No TLS where only TLS is spoken.
+        Plaintext = "plaintext",
         /// HTTP.
         Http = "http",
         /// A PROXY protocol header.
@@ -685,6 +691,16 @@ impl ByNode {
         let gauge = self.family.with_label_values(&[&node.to_string()]);
         nodes.insert(node, gauge.clone());
         (gauge, false)
+    }
+}
+
+/// A gauge for each side of which there is something to show.
+pub struct PerSide(IntGaugeVec);
+
+impl PerSide {
+    /// That of a side, which is shown from now on.
+    pub fn with(&self, side: Side) -> IntGauge {
+        self.0.with_label_values(&[side.label()])
     }
 }
 
@@ -830,6 +846,16 @@ impl Register for ByNode {
             family,
             nodes: Mutex::default(),
         }
+    }
+}
+
+impl Register for PerSide {
+    fn register(registry: &Registry, name: &str, help: &str) -> Self {
+        let family = IntGaugeVec::new(Opts::new(name, help), &[Side::NAME]).expect(VALID_NAME);
+        registry
+            .register(Box::new(family.clone()))
+            .expect(REGISTERED_ONCE);
+        Self(family)
     }
 }
 

@@ -31,6 +31,7 @@ use crate::ids::{Epoch, NodeId, ProducerId, TopicKey};
 use crate::ledger::{Hasher, Ledger, Link, Producer, Realm};
 use crate::metrics::{Api, DisconnectCause, Outcome, Presence, Side, Tally};
 use crate::timers;
+use crate::tls::Stream;
 use crate::window::Time;
 use alarm::Alarm;
 use end::{End, ORPHAN_PATIENCE};
@@ -54,7 +55,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
@@ -104,8 +105,8 @@ struct Session {
     shared: Arc<Shared>,
     tally: Rc<Tally>,
     info: Arc<Info>,
-    client: TcpStream,
-    upstream: TcpStream,
+    client: Stream,
+    upstream: Stream,
     link: Link,
     node: Option<NodeId>,
 
@@ -190,10 +191,13 @@ async fn open(
 ) -> Option<(Box<Session>, shared::Registered)> {
     let info = Arc::new(Info::new(&client, door));
     let registered = shared::Registered::new(&shared, &info);
-    if let Err(cause) = first_request(&shared, &client).await {
-        shared.disconnected(cause);
-        return None;
-    }
+    let client = match first_request(&shared, &info, client).await {
+        Ok(client) => client,
+        Err(cause) => {
+            shared.disconnected(cause);
+            return None;
+        }
+    };
     let target = match door {
         Door::Bootstrap(_) => shared.brokers.bootstrap(),
         Door::Broker(port) => shared.brokers.target(port),
@@ -210,16 +214,41 @@ async fn open(
             return None;
         }
     };
-    info.connected(target.node, &upstream);
+    info.connected(target.node, upstream.tcp());
     let session = Session::new(shared, tally, info, client, upstream, target.node);
     Some((Box::new(session), registered))
 }
 
-/// Waits until the client says something.
-async fn first_request(shared: &Shared, client: &TcpStream) -> Result<(), DisconnectCause> {
+/// Waits until the client says something: a request, after it has come to
+/// terms on TLS where it has to.
+async fn first_request(
+    shared: &Shared,
+    info: &Info,
+    client: TcpStream,
+) -> Result<Stream, DisconnectCause> {
+    let mut client = Stream::Plain(client);
+    said_something(shared, &mut client).await?;
+    let Stream::Plain(socket) = client else {
+        return Ok(client);
+    };
+    if !shared.tls.is_for_clients() {
+        return Ok(Stream::Plain(socket));
+    }
+    match shared.welcome(socket).await {
+        Ok(secured) => client = secured,
+        Err(why) => {
+            shared.turned_away(info.client, &why);
+            return Err(DisconnectCause::Tls);
+        }
+    }
+    said_something(shared, &mut client).await?;
+    Ok(client)
+}
+
+async fn said_something(shared: &Shared, client: &mut Stream) -> Result<(), DisconnectCause> {
     let patience = shared.config.timeouts.first_request;
-    match timers::timeout(patience, client.peek(&mut [0])).await {
-        Ok(Ok(1..)) => Ok(()),
+    match timers::timeout(patience, client.readable()).await {
+        Ok(Ok(true)) => Ok(()),
         Ok(_) => Err(DisconnectCause::Client),
         Err(_) => Err(DisconnectCause::Idle),
     }
@@ -230,12 +259,14 @@ impl Session {
         shared: Arc<Shared>,
         tally: Rc<Tally>,
         info: Arc<Info>,
-        client: TcpStream,
-        upstream: TcpStream,
+        client: Stream,
+        upstream: Stream,
         node: Option<NodeId>,
     ) -> Self {
-        let advertised = shared.advertised(&client);
+        let advertised = shared.advertised(client.tcp());
+        let runs = Runs::between(&client, &upstream);
         let loopback = client
+            .tcp()
             .local_addr()
             .is_ok_and(|a| a.ip().to_canonical().is_loopback());
         let authentication = Authentication::new(loopback);
@@ -262,7 +293,7 @@ impl Session {
             mail_wanted: 0,
             reply: ReplyStage::Head,
             to_client: Outbox::default(),
-            runs: Runs::default(),
+            runs,
             pipeline: Pipeline::default(),
             readback: None,
             reads_log: shared.config.sequence.resolve && shared.config.mode != Mode::Observe,
@@ -426,7 +457,7 @@ impl Session {
             return Ok(true);
         }
         if self.unread_while_held()
-            && let Some(error) = self.client.take_error().transpose()
+            && let Some(error) = self.client.tcp().take_error().transpose()
         {
             return Err(End::ClientLost(error.unwrap_or_else(|error| error)));
         }
@@ -434,13 +465,13 @@ impl Session {
         if self.client_eof || !may_read || self.to_client.len() >= CLIENT_OUT_MAX {
             return Ok(moved);
         }
-        if self.request.begins_run()
+        if self.client_run_begins()
             && let Some(spliced) = self.splice_client(cx)?
         {
             return Ok(spliced || moved);
         }
         let read = self.read_client(cx)?;
-        if read && self.request.begins_run() {
+        if read && self.client_run_begins() {
             // What came of a run goes together with its head.
             self.splice_client(cx)?;
         }
@@ -505,7 +536,7 @@ impl Session {
         let run = pass.finish();
         let taken = run.end;
         let before = outbox.written();
-        let sent = if self.request.begins_run() && outbox.takes_head(run.len()) {
+        let sent = if self.client_run_begins() && outbox.takes_head(run.len()) {
             outbox.push(&bytes[run]);
             Ok(())
         } else {
@@ -534,13 +565,13 @@ impl Session {
         if !self.to_client.is_empty() && self.orphan.is_none() {
             return Ok(false);
         }
-        if self.reply.begins_run()
+        if self.upstream_run_begins()
             && let Some(spliced) = self.splice_upstream(cx)?
         {
             return Ok(spliced);
         }
         let read = self.read_upstream(cx)?;
-        if read && self.reply.begins_run() {
+        if read && self.upstream_run_begins() {
             self.splice_upstream(cx)?;
         }
         Ok(read)
@@ -597,7 +628,7 @@ impl Session {
         let before = outbox.written();
         let sent = if self.orphan.is_some() {
             Ok(())
-        } else if self.reply.begins_run() && outbox.takes_head(run.len()) {
+        } else if self.upstream_run_begins() && outbox.takes_head(run.len()) {
             outbox.push(&bytes[run]);
             Ok(())
         } else {
@@ -626,7 +657,7 @@ impl Session {
         if self.upstream_shut {
             return Ok(false);
         }
-        match Pin::new(&mut self.upstream).poll_shutdown(cx) {
+        match self.upstream.poll_half_close(cx) {
             Poll::Pending => Ok(false),
             Poll::Ready(Err(error)) => Err(End::UpstreamLost(error)),
             Poll::Ready(Ok(())) => {
@@ -738,7 +769,7 @@ enum Due {
 
 fn poll_read(
     cx: &mut Context<'_>,
-    socket: &mut TcpStream,
+    socket: &mut Stream,
     buffer: &mut [u8],
 ) -> Poll<io::Result<usize>> {
     let mut buffer = ReadBuf::new(buffer);

@@ -7,6 +7,6 @@ mod own;
 mod probe;
 
 pub use brokers::{Broker, Brokers, Learned, Target, home};
-pub use dial::{DialError, connect, dial, resolve};
+pub use dial::{DialError, Dialler, connect, resolve};
 pub use own::Own;
-pub use probe::{Conversation, ProbeError, ask, explain, of_upstream};
+pub use probe::{Conversation, ProbeError, ask, explain, of_upstream, speaks_kafka};

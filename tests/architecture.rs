@@ -28,11 +28,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // reads bytes, nor what it decides about them.
     ("dev", &["cli", "config", "listen", "metrics"]),
     ("timers", &[]),
-    ("upstream", &["config", "ids", "timers", "wire"]),
+    ("tls", &["config"]),
+    ("upstream", &["config", "ids", "timers", "tls", "wire"]),
     (
         "session",
         &[
-            "config", "events", "ids", "ledger", "metrics", "policy", "timers", "upstream",
+            "config", "events", "ids", "ledger", "metrics", "policy", "timers", "tls", "upstream",
             "window", "wire",
         ],
     ),
@@ -50,14 +51,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "check",
         &[
-            "admin", "cli", "config", "ids", "ports", "snapshot", "upstream", "wire",
+            "admin", "cli", "config", "ids", "ports", "snapshot", "tls", "upstream", "wire",
         ],
     ),
     (
         "listen",
         &[
             "admin", "config", "events", "ledger", "metrics", "ports", "session", "snapshot",
-            "upstream", "window", "workers",
+            "tls", "upstream", "window", "workers",
         ],
     ),
 ];

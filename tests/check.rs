@@ -6,6 +6,8 @@
     reason = "clippy exempts test functions, not the helpers of a test binary"
 )]
 
+#[path = "support/secure.rs"]
+mod secure;
 #[path = "support/mod.rs"]
 mod support;
 
@@ -22,6 +24,7 @@ use kafka_protocol::messages::{
     ApiVersionsResponse, MetadataResponse, ResponseHeader, SaslHandshakeResponse,
 };
 use kafka_protocol::protocol::{Encodable, HeaderVersion, StrBytes};
+use secure::{Ca, Files, VERSIONS};
 use serde_json::Value;
 use support::hapax::{self, free_range};
 use support::raw::Client;
@@ -326,9 +329,13 @@ fn an_upstream_that_serves_no_clients_is_named_for_what_it_is() {
         (
             parrot(b"\x15\x03\x03\0\x02\x02\x46"),
             "tls",
-            "plaintext listener",
+            "--upstream-tls-enabled=true",
         ),
-        (tls, "tls", "does not do to the upstream yet"),
+        (
+            tls,
+            "tls",
+            "speaks TLS, and upstream.tls.enabled is not set",
+        ),
         (
             parrot(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
             "http",
@@ -570,7 +577,8 @@ fn wait_exits_69_with_the_last_reason() {
 fn an_upstream_that_speaks_tls_is_told_and_not_ready() {
     let tls = parrot(b"\x15\x03\x03\0\x02\x02\x46");
     let hapax = hapax::start(&tls, "absorb", &[]);
-    let said = "the upstream port speaks TLS, which hapax does not do to the upstream yet";
+    let said =
+        "the upstream port speaks TLS: set upstream.tls.enabled (--upstream-tls-enabled=true)";
     await_until("the cause to be told", SOON, || {
         hapax.output().contains(said)
     });
@@ -760,4 +768,187 @@ fn a_typing_error_is_answered_with_what_was_meant() {
         let said = text(&output);
         assert!(said.contains(&format!("'{meant}'")), "{typed}: {said}");
     }
+}
+
+/// What `hapax check` says of files, without a network: the one problem.
+#[track_caller]
+fn expect_of_files(flags: &str, code: &str, says: &[&str]) {
+    let output = run(&format!("check --json --upstream kafka:9093 {flags}"));
+    let said = text(&output);
+    let report: Value = serde_json::from_slice(&output.stdout).expect(&said);
+    assert_eq!(output.status.code(), Some(78), "{report:#}");
+    expect_problem(&report, code, says);
+}
+
+#[test]
+fn certificates_and_keys_that_cannot_be_used_are_told_without_a_network() {
+    let (ca, files) = (Ca::new("one"), Files::new());
+    let (one, other) = (ca.issue(&["hapax"]), ca.issue(&["hapax"]));
+    let late = ca.issue_until(&["hapax"], 2020);
+    let certificate = files.write("tls.crt", &one.certificate);
+    let key = files.write("tls.key", &one.key);
+    let other = files.write("other.key", &other.key);
+    let open = files.write_with_mode("open.key", &one.key, 0o644);
+    let shared = files.write_with_mode("shared.key", &one.key, 0o440);
+    let broken = files.write("broken.crt", &one.certificate[..200]);
+    let binary = files.write("binary.crt", "0\u{2}");
+    let passphrase =
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    let encrypted = files.write("encrypted.key", passphrase);
+    let expired = files.write("expired.crt", &late.certificate);
+    let expired_key = files.write("expired.key", &late.key);
+    let own = format!(
+        "--upstream-tls-enabled=true --upstream-tls-ca-file={certificate} --upstream-tls-cert-file={certificate} --upstream-tls-key-file={key}"
+    );
+    let listen = |certificate: &str, key: &str| {
+        format!("--listen-tls-cert-file={certificate} --listen-tls-key-file={key}")
+    };
+    for (flags, code, says) in [
+        (
+            listen(&certificate, "/nowhere/tls.key"),
+            "tls",
+            [
+                "listen.tls.keyFile /nowhere/tls.key cannot be read",
+                "No such file",
+            ],
+        ),
+        (
+            listen(&certificate, &other),
+            "tls",
+            ["listen.tls.keyFile", "is not the key of the certificate in"],
+        ),
+        (
+            listen(&certificate, &open),
+            "tls",
+            [
+                "can be read or written by everyone (mode 0644)",
+                "chmod o-rw",
+            ],
+        ),
+        (
+            listen(&certificate, &encrypted),
+            "tls",
+            ["has a key with a passphrase", "openssl pkey"],
+        ),
+        (
+            listen(&key, &certificate),
+            "tls",
+            ["listen.tls.certFile", "are the two files swapped?"],
+        ),
+        (
+            listen(&broken, &key),
+            "tls",
+            ["broken.crt", "is a broken PEM file"],
+        ),
+        (
+            listen(&binary, &key),
+            "tls",
+            ["it is binary", "openssl x509"],
+        ),
+        (
+            listen(&expired, &expired_key),
+            "tls_expired",
+            [
+                "the certificate of listen.tls.certFile was valid until 2020-01-01",
+                "without a restart",
+            ],
+        ),
+        (
+            format!("--upstream-tls-enabled=true --upstream-tls-ca-file={key}"),
+            "tls",
+            ["upstream.tls.caFile", "has no certificate"],
+        ),
+        (
+            format!("--upstream-tls-ca-file={certificate}"),
+            "configuration",
+            [
+                "upstream.tls.caFile is set, and upstream.tls.enabled is not",
+                "set that to true",
+            ],
+        ),
+        (
+            format!("--listen-tls-cert-file={certificate}"),
+            "configuration",
+            [
+                "listen.tls.certFile is set, and listen.tls.keyFile is not",
+                "give both",
+            ],
+        ),
+        (
+            format!("--listen-tls-client-ca-file={certificate}"),
+            "configuration",
+            [
+                "listen.tls.clientCaFile is set, and listen.tls.certFile is not",
+                "certificate of its own",
+            ],
+        ),
+        (
+            format!("--listen 0.0.0.0:19092 {own}"),
+            "configuration",
+            [
+                "would serve each of them with its own certificate",
+                "allowOpenListener",
+            ],
+        ),
+    ] {
+        expect_of_files(&flags, code, &says);
+    }
+    for flags in [
+        // A secret of Kubernetes, which a group may read.
+        listen(&certificate, &shared),
+        own.clone(),
+        format!("--listen 0.0.0.0:19092 --allow-open-listener=true {own}"),
+        format!(
+            "--listen 0.0.0.0:19092 {own} {} --listen-tls-client-ca-file={certificate}",
+            listen(&certificate, &key)
+        ),
+    ] {
+        let output = run(&format!("check --upstream kafka:9093 {flags}"));
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    }
+}
+
+#[test]
+fn a_hapax_without_usable_certificates_does_not_start() {
+    let output = run(
+        "run --upstream kafka:9093 --listen-tls-cert-file=/nowhere/tls.crt --listen-tls-key-file=/nowhere/tls.key",
+    );
+    assert_eq!(output.status.code(), Some(78), "{}", text(&output));
+    assert!(text(&output).contains("listen.tls.certFile /nowhere/tls.crt cannot be read"));
+}
+
+#[test]
+fn brokers_of_tls_are_examined_in_tls() {
+    let (ca, files) = (Ca::new("one"), Files::new());
+    let config = secure::server(
+        &ca.issue(&["127.0.0.1", "kafka-1.example"]),
+        None,
+        &VERSIONS,
+    );
+    // What the broker says is fixed before it is known where it is reached.
+    let plain = kafka("cluster", &[(1, "kafka-1.example", 9093)]);
+    let address = secure::opening(&plain, config);
+    let ca_file = files.write("ca.crt", &ca.certificate);
+    let map = format!("--upstream-address-map kafka-1.example:9093={address}");
+    let tls = format!("--upstream-tls-enabled=true --upstream-tls-ca-file={ca_file}");
+    let (report, code) = connect(&format!("--upstream {address} {map} {tls}"));
+    assert_eq!(code, 0, "{report:#}");
+    assert_eq!(report["brokers"][0]["state"], "ok");
+    assert_eq!(report["clients"]["security_protocol"], "PLAINTEXT");
+
+    let (report, code) = connect(&format!("--upstream {plain} {tls}"));
+    assert_eq!(code, 69, "{report:#}");
+    expect_problem(&report, "plaintext", &["leave --upstream-tls-enabled out"]);
+    let stranger = files.write("stranger.crt", &Ca::new("other").certificate);
+    let tls = format!("--upstream-tls-enabled=true --upstream-tls-ca-file={stranger}");
+    let (report, code) = connect(&format!("--upstream {address} {tls}"));
+    assert_eq!(code, 69, "{report:#}");
+    expect_problem(
+        &report,
+        "tls_ca",
+        &["set upstream.tls.caFile to the CA of the brokers"],
+    );
+    let (report, code) = connect(&format!("--upstream {address}"));
+    assert_eq!(code, 69, "{report:#}");
+    expect_problem(&report, "tls", &["--upstream-tls-enabled=true"]);
 }

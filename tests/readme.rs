@@ -5,7 +5,7 @@
     reason = "a README that cannot be read must fail the test"
 )]
 
-use hapax::metrics::Metrics;
+use hapax::metrics::{Metrics, Side};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn readme() -> String {
@@ -36,6 +36,7 @@ fn exported() -> BTreeMap<String, BTreeSet<String>> {
     let _topic = metrics.topic("orders");
     let _node = metrics.upstream_connections_of(None);
     metrics.show_dev_upstream();
+    metrics.tls_certificate_expiry.with(Side::Client).set(1);
     let text = String::from_utf8(metrics.render()).unwrap();
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in text.lines().filter(|line| line.starts_with("hapax_")) {

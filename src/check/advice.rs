@@ -3,11 +3,13 @@
 use std::io;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::time::{Duration, SystemTime};
 
 use crate::cli::UnknownVariable;
 use crate::config::HostPort;
 use crate::ports;
 use crate::snapshot::DirectoryError;
+use crate::tls::{LoadError, Shown};
 use crate::upstream::Broker;
 use crate::wire::frame::Stranger;
 
@@ -26,7 +28,15 @@ pub(super) fn of_server(address: &HostPort, fault: &Fault, severity: Severity) -
         }
         Fault::Loop => "point --upstream at the brokers, not at hapax",
         Fault::Stranger(Stranger::Tls) => {
-            "give the port of a plaintext listener; where there is none, add one that only hapax can reach"
+            "start hapax with --upstream-tls-enabled=true, and --upstream-tls-ca-file FILE where its CA is not one of the system's"
+        }
+        // The message says it.
+        Fault::Tls(_) => "",
+        Fault::TlsSilent(_) => {
+            "look whether it is a listener for TLS: --upstream-tls-enabled=false for one that is not"
+        }
+        Fault::Plaintext => {
+            "leave --upstream-tls-enabled out, or give the port of a listener that is SSL or SASL_SSL"
         }
         Fault::Stranger(_) => "give the port of a Kafka listener",
         Fault::HungUp | Fault::Reserved => {
@@ -83,6 +93,8 @@ impl OfBroker<'_> {
             false => format!("broker {node} advertises {address}, which {fault}"),
         };
         let advice = match (mapped, fault) {
+            // The message says it.
+            (_, Fault::Tls(_)) => String::new(),
             (true, _) => {
                 format!("correct the entry {address}={reached_at} of --upstream-address-map")
             }
@@ -182,6 +194,44 @@ pub(super) fn of_state(error: &DirectoryError) -> Problem {
         advice: String::new(),
     }
 }
+
+/// Certificates, keys or CAs that cannot be used.
+pub(super) fn of_tls(error: &LoadError) -> Problem {
+    Problem {
+        code: "tls",
+        severity: Severity::Configuration,
+        message: error.to_string(),
+        // The message says it.
+        advice: String::new(),
+    }
+}
+
+/// Certificates that are not valid now, or not for long.
+pub(super) fn of_certificates(shown: Shown) -> Vec<Problem> {
+    let now = SystemTime::now();
+    let invalid = shown.invalid(now).map(|message| Problem {
+        code: "tls_expired",
+        severity: Severity::Configuration,
+        message,
+        advice: String::new(),
+    });
+    let ending = shown
+        .iter()
+        .filter(|(_, validity)| validity.at(now) == Some(true) && validity.ends_within(SOON, now));
+    let ending = ending.map(|(key, validity)| Problem {
+        code: "tls_expires",
+        severity: Severity::Warning,
+        message: format!(
+            "the certificate of {key} is valid until {}",
+            validity.last_day()
+        ),
+        advice: "put a new one there, which a running hapax takes without a restart".to_owned(),
+    });
+    invalid.chain(ending).collect()
+}
+
+/// When the end of a certificate is worth a word.
+const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A variable that nobody reads.
 pub(super) fn unknown_variable(variable: &UnknownVariable) -> Problem {

@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use crate::config::HostPort;
-use crate::upstream::{Conversation, DialError, Own, ProbeError, connect, explain, resolve};
+use crate::config::{HostPort, Timeouts};
+use crate::tls::{HandshakeError, Reason, Stream, Tls};
+use crate::upstream::{
+    Conversation, DialError, Dialler, Own, ProbeError, connect, explain, resolve, speaks_kafka,
+};
 use crate::wire::api;
 use crate::wire::api_versions::Offered;
 use crate::wire::frame::Stranger;
@@ -15,6 +18,38 @@ use crate::wire::metadata::{self, Cluster};
 
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 16;
+
+/// What addresses are examined by.
+pub(super) struct Means {
+    pub(super) timeouts: Timeouts,
+    pub(super) own: Own,
+    pub(super) tls: Tls,
+}
+
+impl Means {
+    fn dialler(&self) -> Dialler<'_> {
+        Dialler {
+            timeouts: &self.timeouts,
+            own: &self.own,
+            tls: &self.tls,
+        }
+    }
+}
+
+/// What is to be examined.
+#[derive(Clone)]
+pub(super) struct Place {
+    /// Where it is.
+    pub(super) address: HostPort,
+    /// The host that its certificate is for, where that is another one.
+    pub(super) host: Option<String>,
+}
+
+impl Place {
+    fn host(&self) -> &str {
+        self.host.as_ref().unwrap_or(&self.address.host)
+    }
+}
 
 /// What was found at an address.
 pub(super) struct Examined {
@@ -63,6 +98,12 @@ pub(super) enum Fault {
     Loop,
     #[error("{}", speech(*.0))]
     Stranger(Stranger),
+    #[error("is reached, but {0}")]
+    Tls(HandshakeError),
+    #[error("takes the connection and does not finish a TLS handshake within {0:?}")]
+    TlsSilent(Duration),
+    #[error("speaks Kafka's protocol in plaintext, and upstream.tls.enabled asks for TLS")]
+    Plaintext,
     #[error("takes the connection and closes it on the first request")]
     HungUp,
     #[error("takes the connection and does not answer within {0:?}")]
@@ -79,7 +120,7 @@ pub(super) enum Fault {
 
 fn speech(stranger: Stranger) -> &'static str {
     match stranger {
-        Stranger::Tls => "speaks TLS, which hapax does not do to the upstream yet",
+        Stranger::Tls => "speaks TLS, and upstream.tls.enabled is not set",
         Stranger::Http | Stranger::Http2 => "speaks HTTP, so that it is no Kafka listener",
         Stranger::ProxyProtocol => "sends a PROXY protocol header, which a broker never does",
     }
@@ -97,6 +138,9 @@ impl Fault {
             Self::Stranger(Stranger::Tls) => "tls",
             Self::Stranger(Stranger::Http | Stranger::Http2) => "http",
             Self::Stranger(Stranger::ProxyProtocol) => "proxy_protocol",
+            Self::Tls(error) => error.reason.code(),
+            Self::TlsSilent(_) => "tls_silent",
+            Self::Plaintext => "plaintext",
             Self::HungUp => "closed",
             Self::Silent(_) => "silent",
             Self::NotKafka(_) => "not_kafka",
@@ -115,6 +159,8 @@ impl From<DialError> for Fault {
             DialError::Connect { source, .. } => Self::Connect(source.to_string()),
             DialError::Timeout { after, .. } => Self::Timeout(after),
             DialError::Loop { .. } => Self::Loop,
+            DialError::Tls { error, .. } => Self::Tls(error),
+            DialError::TlsTimeout { after, .. } => Self::TlsSilent(after),
             DialError::Nothing => Self::Resolve("it has no address".to_owned()),
         }
     }
@@ -125,6 +171,7 @@ impl From<ProbeError> for Fault {
         match error {
             ProbeError::Dial(error) => error.into(),
             ProbeError::HungUp => Self::HungUp,
+            ProbeError::Tls(error) => Self::Tls(error),
             ProbeError::Io(error) => Self::Connect(error.to_string()),
             ProbeError::Stranger(stranger) => Self::Stranger(stranger),
             ProbeError::Frame(error) => Self::NotKafka(error.to_string()),
@@ -151,7 +198,7 @@ impl Examined {
 }
 
 /// Finds out who is at an address.
-pub(super) async fn examine(address: &HostPort, patience: Duration, own: &Own) -> Examined {
+pub(super) async fn examine(place: &Place, means: &Means) -> Examined {
     let mut examined = Examined {
         resolved: Vec::new(),
         reached: None,
@@ -159,17 +206,14 @@ pub(super) async fn examine(address: &HostPort, patience: Duration, own: &Own) -
         answered_in: Duration::ZERO,
         found: Found::Fault(Fault::HungUp),
     };
-    let asked = ask(address, patience, own, &mut examined).await;
+    let asked = ask(place, means, &mut examined).await;
     examined.found = asked.map_or_else(Found::Fault, Found::Kafka);
     examined
 }
 
-async fn ask(
-    address: &HostPort,
-    patience: Duration,
-    own: &Own,
-    examined: &mut Examined,
-) -> Result<Kafka, Fault> {
+async fn ask(place: &Place, means: &Means, examined: &mut Examined) -> Result<Kafka, Fault> {
+    let (address, own) = (&place.address, &means.own);
+    let patience = means.timeouts.connect;
     let began = Instant::now();
     examined.resolved = resolve(address, patience).await?;
     examined.resolved.truncate(ADDRESSES_MAX);
@@ -178,9 +222,10 @@ async fn ask(
     examined.connected_in = began.elapsed();
 
     let began = Instant::now();
-    let mut broker = Conversation::new(stream, patience);
+    let mut broker = Conversation::new(secure(stream, place, means).await?, patience);
     let offered = match broker.api_versions().await {
         Ok(offered) => offered,
+        Err(error) if means.tls.is_for_brokers() => return Err(error.into()),
         Err(error) => return Err(explain(error, reached).await.into()),
     };
     examined.answered_in = began.elapsed();
@@ -198,6 +243,7 @@ async fn ask(
         // KIP-152: a listener that wants SASL closes on anything else.
         Err(ProbeError::HungUp) => {
             let stream = connect(address, reached, patience, own).await?;
+            let stream = secure(stream, place, means).await?;
             let mut again = Conversation::new(stream, patience);
             match again.sasl_mechanisms().await {
                 Ok(Some(mechanisms)) => (None, Some(mechanisms)),
@@ -211,6 +257,30 @@ async fn ask(
         cluster,
         sasl,
     })
+}
+
+/// Speaks TLS where that is configured. One that does not answer it is asked
+/// whether it is a plaintext listener.
+async fn secure(
+    stream: tokio::net::TcpStream,
+    place: &Place,
+    means: &Means,
+) -> Result<Stream, Fault> {
+    let address = stream.peer_addr();
+    let secured = means.dialler().secure(stream, &place.address, place.host());
+    let error = match secured.await {
+        Ok(stream) => return Ok(stream),
+        Err(error) => error,
+    };
+    let unclear = match &error {
+        DialError::TlsTimeout { .. } => true,
+        DialError::Tls { error, .. } => matches!(error.reason, Reason::HungUp | Reason::NotTls),
+        _ => false,
+    };
+    match address {
+        Ok(address) if unclear && speaks_kafka(address).await => Err(Fault::Plaintext),
+        _ => Err(error.into()),
+    }
 }
 
 /// Connects to whichever of the addresses is the first to answer.

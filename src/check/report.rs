@@ -258,9 +258,13 @@ impl Clients {
         Self {
             bootstrap_servers: bootstrap,
             advertised_host: config.advertised_host.clone(),
-            security_protocol: seen.map(|kafka| match kafka.sasl {
-                Some(_) => "SASL_PLAINTEXT",
-                None => "PLAINTEXT",
+            security_protocol: seen.map(|kafka| {
+                match (kafka.sasl.is_some(), config.listen_tls.is_some()) {
+                    (true, true) => "SASL_SSL",
+                    (true, false) => "SASL_PLAINTEXT",
+                    (false, true) => "SSL",
+                    (false, false) => "PLAINTEXT",
+                }
             }),
             hints: hints(config, seen),
         }
@@ -286,6 +290,15 @@ fn hints(config: &Config, seen: Option<&Kafka>) -> Vec<String> {
             "clients are told the address at which they reached hapax; behind a port mapping, a load balancer or NAT set --listen-advertised-host to the name that they use"
                 .to_owned(),
         );
+    }
+    if let Some(tls) = &config.listen_tls {
+        let own = match tls.client_ca_file {
+            Some(_) => ", and show a certificate of a CA in listen.tls.clientCaFile (ssl.keystore)",
+            None => "",
+        };
+        hints.push(format!(
+            "clients must believe the CA of listen.tls.certFile (ssl.truststore){own}; that certificate has to be for the host in bootstrap.servers and for the one that clients are told"
+        ));
     }
     if let Some(Kafka {
         sasl: Some(mechanisms),

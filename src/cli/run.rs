@@ -200,6 +200,7 @@ mod tests {
         let timeouts = Timeouts {
             first_request: secs(600),
             connect: secs(10),
+            tls: secs(10),
             upstream_response: secs(60),
         };
         assert_eq!(config.timeouts, timeouts);

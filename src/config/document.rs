@@ -15,10 +15,7 @@ pub fn effective(settings: &Settings, origins: bool) -> String {
         &settings,
         |setting| setting.key,
         |section, settings| {
-            let indent = if section.is_empty() { "" } else { "  " };
-            if !section.is_empty() {
-                let _ = writeln!(text, "{section}:");
-            }
+            let indent = head(&mut text, section);
             for Setting { key, value, origin } in settings {
                 let _ = write!(text, "{indent}{}: {}", key.place().1, value.to_yaml());
                 if origins {
@@ -40,10 +37,7 @@ pub fn commented_default() -> String {
         |key| key,
         |section, keys| {
             text.push('\n');
-            let indent = if section.is_empty() { "" } else { "  " };
-            if !section.is_empty() {
-                let _ = writeln!(text, "{section}:");
-            }
+            let indent = head(&mut text, section);
             for (at, key) in keys.iter().enumerate() {
                 if at > 0 {
                     text.push('\n');
@@ -62,8 +56,10 @@ pub fn commented_default() -> String {
 
 /// What the file says above a key.
 fn comment(key: &Key) -> Vec<String> {
-    let mut lines = wrap(key.doc, COLUMNS);
-    lines.extend(wrap(&format!("Takes {}.", key.kind.expected()), COLUMNS));
+    // One section deep; those within it are indented more.
+    let columns = COLUMNS - 2 * key.path.matches('.').count().saturating_sub(1);
+    let mut lines = wrap(key.doc, columns);
+    lines.extend(wrap(&format!("Takes {}.", key.kind.expected()), columns));
     if let Kind::Choice(choices) = key.kind {
         for choice in choices() {
             let help = choice.get_help().map(ToString::to_string);
@@ -75,7 +71,20 @@ fn comment(key: &Key) -> Vec<String> {
     lines
 }
 
-/// Walks a list section by section, in the order in which they begin.
+/// Writes the line that a section begins with; gives what its own lines begin
+/// with. A section within another one stands right behind that one's keys.
+fn head(text: &mut String, section: &str) -> String {
+    if section.is_empty() {
+        return String::new();
+    }
+    let depth = section.matches('.').count();
+    let name = section.rsplit('.').next().unwrap_or(section);
+    let _ = writeln!(text, "{}{name}:", "  ".repeat(depth));
+    "  ".repeat(depth + 1)
+}
+
+/// Walks a list section by section, in the order in which they begin, those
+/// within another one right after it.
 fn by_section<T: Copy>(
     list: &[T],
     key_of: impl Fn(T) -> &'static Key,
@@ -85,7 +94,11 @@ fn by_section<T: Copy>(
     for &item in list {
         let section = key_of(item).place().0;
         if !sections.contains(&section) {
-            sections.push(section);
+            let outer = section.split('.').next().unwrap_or(section);
+            let at = sections
+                .iter()
+                .rposition(|other| other.split('.').next() == Some(outer));
+            sections.insert(at.map_or(sections.len(), |at| at + 1), section);
         }
     }
     for section in sections {

@@ -110,7 +110,7 @@ impl Contents {
                 Ok(value) => all = value,
                 Err(error) => return self.error(node, FileError::Value(key.path, error)),
             },
-            (Content::Null, Kind::Host | Kind::Directory) => {}
+            (Content::Null, Kind::Host | Kind::Directory | Kind::File) => {}
             (Content::List(list), Kind::Servers) => {
                 items = list.iter().map(item).collect();
             }
@@ -227,18 +227,26 @@ fn join(path: &str, name: &str) -> String {
 }
 
 fn is_section(path: &str) -> bool {
-    KEYS.iter().any(|key| key.place().0 == path)
+    KEYS.iter().any(|key| below(path, key.place().0).is_some())
+}
+
+/// The rest of a path that is this section, or below it.
+fn below<'p>(section: &str, path: &'p str) -> Option<&'p str> {
+    let rest = path.strip_prefix(section)?;
+    match rest.strip_prefix('.') {
+        Some(rest) => Some(rest),
+        None => (rest.is_empty() || section.is_empty()).then_some(rest),
+    }
 }
 
 /// The names that a section has, and the file itself for an empty path.
 fn names_in(path: &str) -> Vec<&'static str> {
     let mut names = Vec::new();
     for key in KEYS {
-        let name = match key.place() {
-            (section, name) if section == path => name,
-            (section, _) if path.is_empty() => section,
-            _ => continue,
+        let Some(rest) = below(path, key.path) else {
+            continue;
         };
+        let name = rest.split('.').next().unwrap_or(rest);
         if !names.contains(&name) {
             names.push(name);
         }
@@ -267,7 +275,7 @@ fn unknown(section: &str, path: String) -> FileError {
             .or_else(|| keys::nearest_path(&path).map(str::to_owned)),
     };
     let advice = match nearest {
-        Some(nearest) => match nearest.split_once('.') {
+        Some(nearest) => match nearest.rsplit_once('.') {
             // It is there already, and written in one word.
             Some((section, name)) if nearest == path => {
                 format!("write `{name}:` below `{section}:`")
@@ -458,7 +466,7 @@ mod tests {
             (
                 "upstream:\n  brokers: [a:1]",
                 2,
-                "expected one of bootstrap, addressMap",
+                "expected one of bootstrap, addressMap, tls",
             ),
             (
                 "listen:\n  broker_ports: 1-2",

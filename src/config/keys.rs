@@ -41,6 +41,8 @@ pub enum Kind {
     Host,
     /// A directory, or none.
     Directory,
+    /// A file, or none.
+    File,
     /// Ports by node id.
     Slots,
     /// What producers have to do, by topic.
@@ -127,6 +129,73 @@ pub static KEYS: &[Key] = &[
         kind: Kind::Mappings,
         default: "",
         doc: "Where to connect for brokers whose advertised address cannot be reached from here.",
+    },
+    Key {
+        path: "upstream.tls.enabled",
+        flag: "upstream-tls-enabled",
+        heading: TLS,
+        kind: Kind::Switch,
+        default: "false",
+        doc: "Speak TLS to the brokers, for listeners that are SSL or SASL_SSL: 1.2 or newer; each broker is \
+              verified by the name that it advertises.",
+    },
+    Key {
+        path: "upstream.tls.caFile",
+        flag: "upstream-tls-ca-file",
+        heading: TLS,
+        kind: Kind::File,
+        default: "",
+        doc: "PEM file of the CAs that the brokers' certificates come from. Without it: those of the system \
+              (SSL_CERT_FILE, SSL_CERT_DIR, /etc/ssl).",
+    },
+    Key {
+        path: "upstream.tls.certFile",
+        flag: "upstream-tls-cert-file",
+        heading: TLS,
+        kind: Kind::File,
+        default: "",
+        doc: "PEM file of the certificate that hapax shows to the brokers, the CAs between it and the root behind it.",
+    },
+    Key {
+        path: "upstream.tls.keyFile",
+        flag: "upstream-tls-key-file",
+        heading: TLS,
+        kind: Kind::File,
+        default: "",
+        doc: "PEM file of its private key, without a passphrase and not readable by everyone.",
+    },
+    Key {
+        path: "upstream.tls.serverName",
+        flag: "upstream-tls-server-name",
+        heading: TLS,
+        kind: Kind::Host,
+        default: "",
+        doc: "Name that the certificates of all brokers are for, where it is not the name that each is reached by.",
+    },
+    Key {
+        path: "listen.tls.certFile",
+        flag: "listen-tls-cert-file",
+        heading: TLS,
+        kind: Kind::File,
+        default: "",
+        doc: "PEM file of the certificate for clients, the CAs between it and the root behind it. With it every port \
+              for clients speaks TLS only, 1.2 or newer; it has to be for the host that clients are told.",
+    },
+    Key {
+        path: "listen.tls.keyFile",
+        flag: "listen-tls-key-file",
+        heading: TLS,
+        kind: Kind::File,
+        default: "",
+        doc: "PEM file of its private key, without a passphrase and not readable by everyone.",
+    },
+    Key {
+        path: "listen.tls.clientCaFile",
+        flag: "listen-tls-client-ca-file",
+        heading: TLS,
+        kind: Kind::File,
+        default: "",
+        doc: "PEM file of the CAs that clients' certificates have to come from. Without it clients need none.",
     },
     Key {
         path: "sequence.windowBatches",
@@ -258,6 +327,14 @@ pub static KEYS: &[Key] = &[
         doc: "Bytes of unfinished requests that are collected, of all connections together.",
     },
     Key {
+        path: "allowOpenListener",
+        flag: "allow-open-listener",
+        heading: TLS,
+        kind: Kind::Switch,
+        default: "false",
+        doc: "Let clients that prove nothing use hapax's own credentials from other machines.",
+    },
+    Key {
         path: "timeouts.firstRequest",
         flag: "timeouts-first-request",
         heading: LIMITS,
@@ -272,6 +349,14 @@ pub static KEYS: &[Key] = &[
         kind: Kind::Wait,
         default: "10s",
         doc: "How long reaching a broker may take.",
+    },
+    Key {
+        path: "timeouts.tls",
+        flag: "timeouts-tls",
+        heading: LIMITS,
+        kind: Kind::Wait,
+        default: "10s",
+        doc: "How long a TLS handshake may take, of a client or with a broker.",
     },
     Key {
         path: "timeouts.upstreamResponse",
@@ -366,6 +451,7 @@ pub static KEYS: &[Key] = &[
 ];
 
 const ADDRESSES: &str = "Addresses";
+const TLS: &str = "TLS";
 const SEQUENCES: &str = "Sequences";
 const LIMITS: &str = "Limits";
 const OPERATION: &str = "Operation";
@@ -386,9 +472,10 @@ impl Key {
         format!("HAPAX_{}", self.flag.to_uppercase().replace('-', "_"))
     }
 
-    /// The section it is in, empty for the top of the file, and its name there.
+    /// The section it is in, such as `upstream.tls` and empty for the top of the
+    /// file, and its name there.
     pub fn place(&self) -> (&'static str, &'static str) {
-        self.path.split_once('.').unwrap_or(("", self.path))
+        self.path.rsplit_once('.').unwrap_or(("", self.path))
     }
 }
 
@@ -410,6 +497,7 @@ impl Kind {
             Self::Ports => "FIRST-LAST",
             Self::Host => "HOST",
             Self::Directory => "DIRECTORY",
+            Self::File => "FILE",
             Self::Slots => "ID=PORT,…",
             Self::Policies => "TOPICS=REQUIREMENTS,…",
             Self::Time | Self::Wait => "TIME",
@@ -433,6 +521,7 @@ impl Kind {
             Self::Ports => "FIRST-LAST, such as 19093-19192".to_owned(),
             Self::Host => "a name or an address, or null".to_owned(),
             Self::Directory => "a path such as /var/lib/hapax, or null".to_owned(),
+            Self::File => "the path of a file such as /etc/hapax/tls/ca.crt, or null".to_owned(),
             Self::Slots => "a map of ID: PORT, such as {1: 19093}".to_owned(),
             Self::Policies => {
                 "a list of policies, such as [{topics: payments.*, require: [idempotence, \

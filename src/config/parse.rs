@@ -212,7 +212,7 @@ pub fn parse_host(text: &str) -> Result<Option<String>, ParseError> {
 }
 
 /// A path; none when it is empty.
-pub fn parse_directory(text: &str) -> Option<PathBuf> {
+pub fn parse_path(text: &str) -> Option<PathBuf> {
     Some(text.trim())
         .filter(|path| !path.is_empty())
         .map(PathBuf::from)
@@ -439,10 +439,10 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_a_path_as_it_is() {
-        let path = parse_directory(" /var/lib/hapax state ").unwrap();
+    fn a_path_is_kept_as_it_is() {
+        let path = parse_path(" /var/lib/hapax state ").unwrap();
         assert_eq!(path, PathBuf::from("/var/lib/hapax state"));
-        assert_eq!(parse_directory(" "), None);
+        assert_eq!(parse_path(" "), None);
     }
 
     #[test]

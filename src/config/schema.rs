@@ -17,8 +17,16 @@ pub fn schema() -> Json {
         }
         // A section whose every line is commented out is null.
         let new = || json!({ "type": ["object", "null"], "additionalProperties": false, "properties": {} });
-        let entry = top.entry(section).or_insert_with(new);
-        entry["properties"][name] = of_key(key);
+        let mut names = section.split('.');
+        let mut at = top
+            .entry(names.next().unwrap_or(section))
+            .or_insert_with(new);
+        for name in names {
+            let within = at["properties"].as_object_mut();
+            let within = within.expect("every section has properties");
+            at = within.entry(name).or_insert_with(new);
+        }
+        at["properties"][name] = of_key(key);
     }
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -70,7 +78,7 @@ fn of_kind(kind: &Kind) -> Json {
             { "type": "string", "pattern": "^[0-9]{1,5}(-[0-9]{1,5})?$" },
             port(),
         ]}),
-        Kind::Host | Kind::Directory => json!({ "type": ["string", "null"] }),
+        Kind::Host | Kind::Directory | Kind::File => json!({ "type": ["string", "null"] }),
         Kind::Time => json!({ "anyOf": [
             { "type": "string", "pattern": "^([0-9]+(ms|s|m|h)|0)$" },
             { "const": 0 },

@@ -17,8 +17,8 @@ use super::file::{self, FileError};
 use super::keys::{KEYS, Key, Kind};
 use super::value::{FromValue, Value};
 use super::{
-    AddressMap, AdminConfig, Config, Conflict, Limits, LogConfig, ParseError, SequenceConfig,
-    StateConfig, Timeouts,
+    AddressMap, AdminConfig, CertificateFiles, Config, Conflict, Limits, ListenTls, LogConfig,
+    ParseError, SequenceConfig, StateConfig, Timeouts, UpstreamTls,
 };
 use crate::policy::Policies;
 
@@ -276,6 +276,9 @@ impl Settings {
             node_slots,
             slot_grace: self.get("listen.slotGrace"),
             address_map,
+            upstream_tls: self.upstream_tls(&mut conflicts),
+            listen_tls: self.listen_tls(&mut conflicts),
+            allow_open_listener: self.get("allowOpenListener"),
             mode: self.choice("sequence.mode"),
             sequence: SequenceConfig {
                 window_batches: self.get("sequence.windowBatches"),
@@ -301,6 +304,7 @@ impl Settings {
             timeouts: Timeouts {
                 first_request: self.get("timeouts.firstRequest"),
                 connect: self.get("timeouts.connect"),
+                tls: self.get("timeouts.tls"),
                 upstream_response: self.get("timeouts.upstreamResponse"),
             },
             drain_timeout: self.get("drain.timeout"),
@@ -330,6 +334,78 @@ impl Settings {
         Err(ConfigErrors { errors, usage })
     }
 
+    fn upstream_tls(&self, conflicts: &mut Vec<Conflict>) -> Option<UpstreamTls> {
+        let certificate =
+            self.certificate("upstream.tls.certFile", "upstream.tls.keyFile", conflicts);
+        if self.get("upstream.tls.enabled") {
+            return Some(UpstreamTls {
+                ca_file: self.get("upstream.tls.caFile"),
+                certificate,
+                server_name: self.get("upstream.tls.serverName"),
+            });
+        }
+        let files = ["upstream.tls.caFile", "upstream.tls.certFile"];
+        let files = files.into_iter();
+        let mut given: Vec<_> = files
+            .filter(|path| self.get::<Option<PathBuf>>(path).is_some())
+            .collect();
+        if self
+            .get::<Option<String>>("upstream.tls.serverName")
+            .is_some()
+        {
+            given.push("upstream.tls.serverName");
+        }
+        // Whoever gives a CA believes that TLS is spoken.
+        conflicts.extend(given.first().map(|given| Conflict::TlsIncomplete {
+            given,
+            missing: "upstream.tls.enabled",
+            advice: "set that to true, or leave this out to speak plaintext to the brokers",
+        }));
+        None
+    }
+
+    fn listen_tls(&self, conflicts: &mut Vec<Conflict>) -> Option<ListenTls> {
+        let client_ca_file = self.get::<Option<PathBuf>>("listen.tls.clientCaFile");
+        let found = conflicts.len();
+        let certificate = self.certificate("listen.tls.certFile", "listen.tls.keyFile", conflicts);
+        if certificate.is_none() && client_ca_file.is_some() && conflicts.len() == found {
+            conflicts.push(Conflict::TlsIncomplete {
+                given: "listen.tls.clientCaFile",
+                missing: "listen.tls.certFile",
+                advice: "give hapax a certificate of its own as well, since clients show theirs by TLS",
+            });
+        }
+        Some(ListenTls {
+            certificate: certificate?,
+            client_ca_file,
+        })
+    }
+
+    /// The files of a certificate and of its key: both or none.
+    fn certificate(
+        &self,
+        certificate: &'static str,
+        key: &'static str,
+        conflicts: &mut Vec<Conflict>,
+    ) -> Option<CertificateFiles> {
+        let files = (
+            self.get::<Option<PathBuf>>(certificate),
+            self.get::<Option<PathBuf>>(key),
+        );
+        let (given, missing) = match files {
+            (Some(certificate), Some(key)) => return Some(CertificateFiles { certificate, key }),
+            (None, None) => return None,
+            (Some(_), None) => (certificate, key),
+            (None, Some(_)) => (key, certificate),
+        };
+        conflicts.push(Conflict::TlsIncomplete {
+            given,
+            missing,
+            advice: "give both; where one PEM file has certificate and key, name it twice",
+        });
+        None
+    }
+
     fn explain(&self, conflict: Conflict) -> ConfigError {
         let origins = conflict.keys().iter().map(|path| {
             let origin = &self.at(path).origin;
@@ -353,10 +429,18 @@ impl Settings {
             let value = setting.value.to_json();
             if section.is_empty() {
                 file.insert(name.to_owned(), value);
-            } else {
-                let section = file.entry(section).or_insert_with(|| json!({}));
-                section[name] = value;
+                continue;
             }
+            let mut names = section.split('.');
+            let first = names.next().unwrap_or(section);
+            let mut at = file.entry(first).or_insert_with(|| json!({}));
+            for name in names {
+                if at[name].is_null() {
+                    at[name] = json!({});
+                }
+                at = &mut at[name];
+            }
+            at[name] = value;
         }
         Json::Object(file)
     }

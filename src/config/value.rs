@@ -12,8 +12,8 @@ use serde_json::{Map, Value as Json, json};
 
 use super::keys::{self, Kind};
 use super::{
-    HostPort, Mapping, ParseError, parse_directory, parse_duration, parse_host, parse_level,
-    parse_listen, parse_node_slot, parse_port_range,
+    HostPort, Mapping, ParseError, parse_duration, parse_host, parse_level, parse_listen,
+    parse_node_slot, parse_path, parse_port_range,
 };
 use crate::policy::{Policy, Requirement};
 
@@ -30,8 +30,8 @@ pub enum Value {
     Ports(RangeInclusive<u16>),
     /// [`Kind::Host`].
     Host(Option<String>),
-    /// [`Kind::Directory`].
-    Directory(Option<PathBuf>),
+    /// [`Kind::Directory`] and [`Kind::File`].
+    Path(Option<PathBuf>),
     /// [`Kind::Slots`].
     Slots(Vec<(i32, u16)>),
     /// [`Kind::Policies`].
@@ -57,7 +57,7 @@ impl Kind {
             Self::Listen => Value::Listen(parse_listen(text)?),
             Self::Ports => Value::Ports(parse_port_range(text)?),
             Self::Host => Value::Host(parse_host(text)?),
-            Self::Directory => Value::Directory(parse_directory(text)),
+            Self::Directory | Self::File => Value::Path(parse_path(text)),
             Self::Slots => Value::Slots(vec![parse_node_slot(text)?]),
             Self::Policies => Value::Policies(vec![text.parse()?]),
             Self::Time | Self::Wait => Value::Time(parse_duration(text)?),
@@ -87,7 +87,7 @@ impl Kind {
             Self::Slots => Value::Slots(Vec::new()),
             Self::Policies => Value::Policies(Vec::new()),
             Self::Host => Value::Host(None),
-            Self::Directory => Value::Directory(None),
+            Self::Directory | Self::File => Value::Path(None),
             _ => Value::Servers(Vec::new()),
         }
     }
@@ -145,7 +145,7 @@ impl Value {
             Self::Listen(address) => address.to_string().into(),
             Self::Ports(ports) => format!("{}-{}", ports.start(), ports.end()).into(),
             Self::Host(host) => host.clone().into(),
-            Self::Directory(path) => path.as_ref().map(|path| path.to_string_lossy()).into(),
+            Self::Path(path) => path.as_ref().map(|path| path.to_string_lossy()).into(),
             Self::Slots(slots) => {
                 let slots: BTreeMap<_, _> = slots.iter().copied().collect();
                 let pairs = slots.into_iter();
@@ -278,7 +278,7 @@ from_value! {
     Value::Listen(address) => address: SocketAddr,
     Value::Ports(ports) => ports: RangeInclusive<u16>,
     Value::Host(host) => host: Option<String>,
-    Value::Directory(path) => path: Option<PathBuf>,
+    Value::Path(path) => path: Option<PathBuf>,
     Value::Slots(slots) => slots: Vec<(i32, u16)>,
     Value::Policies(policies) => policies: Vec<Policy>,
     Value::Time(time) => time: Duration,

@@ -9,6 +9,7 @@ use super::told::{Matter, several};
 use crate::ids::NodeId;
 use crate::metrics::{DisconnectCause, Limit, Side};
 use crate::timers::timeout;
+use crate::tls::HandshakeError;
 use crate::upstream::of_upstream;
 use crate::window::Outcome;
 use crate::wire::WireError;
@@ -71,8 +72,18 @@ impl End {
         }
     }
 
+    /// Whether TLS ended it, as it does when a peer takes back what it had agreed
+    /// on: so a certificate is refused in TLS 1.3.
+    fn is_of_tls(&self) -> bool {
+        let (Self::ClientLost(error) | Self::UpstreamLost(error)) = self else {
+            return false;
+        };
+        HandshakeError::within(error).is_some()
+    }
+
     pub(super) fn cause(&self) -> DisconnectCause {
         match self {
+            _ if self.is_of_tls() => DisconnectCause::Tls,
             Self::ClientClosed | Self::ClientLost(_) => DisconnectCause::Client,
             Self::UpstreamClosed
             | Self::UpstreamLost(_)
@@ -200,7 +211,7 @@ impl Session {
         };
         let repeated = several(repeated);
         match end {
-            End::UpstreamClosed | End::UpstreamLost(_) => {
+            End::UpstreamClosed | End::UpstreamLost(_) if !end.is_of_tls() => {
                 tracing::info!(
                     %client, client_id, node, unanswered, repeated, reason = %end,
                     "broker connection ended with requests open, client closed"
@@ -225,6 +236,8 @@ impl Session {
     /// What of an end is worth telling, if anything.
     fn matter(&self, end: &End, unanswered: usize) -> Option<Matter> {
         match end {
+            End::ClientLost(_) if end.is_of_tls() => Some(Matter::ClientTls(self.info.client.ip())),
+            End::UpstreamLost(_) if end.is_of_tls() => Some(Matter::BrokerLost(self.node)),
             End::ClientClosed | End::ClientLost(_) | End::Misled => None,
             End::UpstreamClosed | End::UpstreamLost(_) if unanswered == 0 => None,
             End::UpstreamClosed | End::UpstreamLost(_) | End::UpstreamSilent(_) => {
@@ -251,7 +264,7 @@ fn stranger(side: Side, stranger: Stranger) -> &'static str {
     match (side, stranger) {
         (Side::Upstream, stranger) => of_upstream(stranger),
         (Side::Client, Stranger::Tls) => {
-            "the client speaks TLS, and this is a plaintext listener: set its security.protocol to PLAINTEXT, or to SASL_PLAINTEXT where it says SASL_SSL"
+            "the client speaks TLS, and this is a plaintext listener: set its security.protocol to PLAINTEXT, or to SASL_PLAINTEXT where it says SASL_SSL; or give hapax a certificate (listen.tls.certFile)"
         }
         (Side::Client, Stranger::Http | Stranger::Http2) => {
             "the client speaks HTTP, and this is a listener for Kafka's protocol: metrics, probes and the API are at --admin-listen"

@@ -5,18 +5,18 @@
 //! while its outbox holds anything: that is the back-pressure.
 
 use super::splice::{Filled, HEAD_MAX};
+use crate::tls::Stream;
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
-use tokio::net::TcpStream;
 
 /// What has yet to be written to one socket, and how much has been.
 #[derive(Default, Debug)]
 pub(super) struct Outbox {
-    /// Bytes in a pipe, which go before those in `pending`.
-    piped: Option<Filled>,
+    /// What goes before the bytes in `pending`.
+    first: First,
     pending: Vec<u8>,
     /// `sent <= pending.len()`: how much of `pending` has gone.
     sent: usize,
@@ -26,9 +26,21 @@ pub(super) struct Outbox {
     written: u64,
 }
 
+/// Bytes that have left the outbox's own memory, and not this process.
+#[derive(Default, Debug)]
+enum First {
+    #[default]
+    Nothing,
+    /// They are in a pipe.
+    Piped(Filled),
+    /// They are sealed by TLS, and so count as written: they go as they are,
+    /// or the connection is at its end.
+    Sealed,
+}
+
 impl Outbox {
     pub(super) fn is_empty(&self) -> bool {
-        self.piped.is_none() && self.sent == self.pending.len()
+        matches!(self.first, First::Nothing) && self.sent == self.pending.len()
     }
 
     /// Bytes that wait in memory of ours.
@@ -36,7 +48,7 @@ impl Outbox {
         self.pending.len() - self.sent
     }
 
-    /// Bytes that the socket has taken.
+    /// Bytes that the socket has taken, or TLS for it.
     pub(super) fn written(&self) -> u64 {
         self.written
     }
@@ -59,22 +71,22 @@ impl Outbox {
     /// What waits, where that may go by a pipe: at most `HEAD_MAX`.
     pub(super) fn head(&self) -> Option<&[u8]> {
         let waits = &self.pending[self.sent..];
-        (self.piped.is_none() && waits.len() <= HEAD_MAX).then_some(waits)
+        (matches!(self.first, First::Nothing) && waits.len() <= HEAD_MAX).then_some(waits)
     }
 
     /// The head is in this pipe, and more behind it.
     pub(super) fn push_piped(&mut self, filled: Filled) {
-        debug_assert!(self.piped.is_none() && self.len() <= filled.left());
+        debug_assert!(matches!(self.first, First::Nothing) && self.len() <= filled.left());
         self.queued += (filled.left() - self.len()) as u64;
         self.pending = Vec::new();
         self.sent = 0;
-        self.piped = Some(filled);
+        self.first = First::Piped(filled);
     }
 
     /// Forgets what waits, but for `keep`: ranges of the stream in order.
     pub(super) fn withdraw(&mut self, keep: &[Range<u64>]) {
         let start = self.queued - self.len() as u64;
-        if let Some(mut piped) = self.piped.take() {
+        if let First::Piped(piped) = &mut self.first {
             // Whole small frames, then a part of a large one.
             let mut end = self.written;
             for frame in keep {
@@ -85,15 +97,15 @@ impl Outbox {
             if end < start {
                 let left = usize::try_from(end - self.written).unwrap_or(0);
                 piped.cut(left);
+                let first = std::mem::take(&mut self.first);
                 *self = Self {
-                    piped: (left > 0).then_some(piped),
+                    first: if left > 0 { first } else { First::Nothing },
                     queued: end,
                     written: self.written,
                     ..Self::default()
                 };
                 return;
             }
-            self.piped = Some(piped);
         }
         let mut kept = Vec::new();
         let mut expected = start;
@@ -119,12 +131,12 @@ impl Outbox {
     pub(super) fn poll_flush(
         &mut self,
         cx: &mut Context<'_>,
-        socket: &mut TcpStream,
+        socket: &mut Stream,
     ) -> Poll<io::Result<()>> {
-        while let Some(piped) = &mut self.piped {
-            self.written += ready!(piped.poll_drain(cx, socket))? as u64;
+        while let First::Piped(piped) = &mut self.first {
+            self.written += ready!(piped.poll_drain(cx, socket.tcp()))? as u64;
             if piped.left() == 0 {
-                self.piped = None;
+                self.first = First::Nothing;
             }
         }
         while self.sent < self.pending.len() {
@@ -141,6 +153,8 @@ impl Outbox {
             self.pending = Vec::new();
             self.sent = 0;
         }
+        ready!(Pin::new(&mut *socket).poll_flush(cx))?;
+        self.first = First::Nothing;
         Poll::Ready(Ok(()))
     }
 
@@ -148,7 +162,7 @@ impl Outbox {
     pub(super) fn send(
         &mut self,
         cx: &mut Context<'_>,
-        socket: &mut TcpStream,
+        socket: &mut Stream,
         mut bytes: &[u8],
     ) -> io::Result<()> {
         if self.is_empty() {
@@ -165,6 +179,9 @@ impl Outbox {
                 }
             }
             self.push(bytes);
+            if socket.holds_back() {
+                self.first = First::Sealed;
+            }
             return Ok(());
         }
         self.push(bytes);
@@ -288,7 +305,8 @@ mod tests {
             let keep: Vec<_> = keep.iter().map(|(from, to)| *from..*to).collect();
             outbox.withdraw(&keep);
             assert_eq!(outbox.queued, 2 + left.len() as u64, "{keep:?}");
-            let (mut near, mut far) = connected().await;
+            let (mut near, far) = connected().await;
+            let mut far = Stream::Plain(far);
             poll_fn(|cx| outbox.poll_flush(cx, &mut far)).await.unwrap();
             assert_eq!(outbox.written(), outbox.queued, "{keep:?}");
             drop(far);

@@ -7,7 +7,9 @@ use crate::ledger::{Identity, Ledger, Realm};
 use crate::metrics::{BadFrame, ConnectError, DisconnectCause, Limit, Metrics, Presence, Side};
 use crate::session::end::End;
 use crate::session::told::{Matter, Told, several};
-use crate::upstream::{Broker, Brokers, DialError, Learned, Own, ProbeError, Target, ask, dial};
+use crate::timers::timeout;
+use crate::tls::{HandshakeError, LoadError, Reason, Stream, Tls};
+use crate::upstream::{Broker, Brokers, DialError, Dialler, Learned, Own, ProbeError, Target, ask};
 use crate::window::Time;
 use crate::wire::frame::{FrameError, Stranger};
 use dashmap::DashMap;
@@ -53,6 +55,8 @@ pub struct Shared {
     pub sessions: DashMap<u64, Arc<Info>>,
     /// Addresses that lead to hapax itself.
     pub own: Own,
+    /// What TLS is spoken by, on either side.
+    pub tls: Tls,
     sessions_made: AtomicU64,
     /// Bytes of unfinished requests that sessions have set out to collect.
     collected: AtomicUsize,
@@ -90,6 +94,7 @@ impl Shared {
         metrics: Arc<Metrics>,
         events: Arc<Events>,
         own: Own,
+        tls: Tls,
     ) -> Self {
         let shared = Self {
             config,
@@ -99,6 +104,7 @@ impl Shared {
             events,
             sessions: DashMap::new(),
             own,
+            tls,
             sessions_made: AtomicU64::new(0),
             collected: AtomicUsize::new(0),
             reachable: AtomicBool::new(false),
@@ -109,7 +115,35 @@ impl Shared {
             gone: Notify::new(),
         };
         shared.see_time();
+        shared.show_certificates();
         shared
+    }
+
+    /// Takes new certificates and CAs, where their files have changed: see
+    /// [`Tls::reload_if_changed`].
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the files; hapax goes on with what it has.
+    pub fn reload_tls(&self) -> Result<bool, LoadError> {
+        let reloaded = self.tls.reload_if_changed();
+        // Of two sides one may be new although the other one fails.
+        self.show_certificates();
+        reloaded
+    }
+
+    fn show_certificates(&self) {
+        let shown = self.tls.shown();
+        let sides = [
+            (Side::Client, shown.to_clients),
+            (Side::Upstream, shown.to_brokers),
+        ];
+        for (side, validity) in sides {
+            if let Some(validity) = validity {
+                let expiry = &self.metrics.tls_certificate_expiry;
+                expiry.with(side).set(validity.until);
+            }
+        }
     }
 
     /// Looks at the clock on the wall, by which brokers forget producers. Call
@@ -158,13 +192,44 @@ impl Shared {
         self.refused.insert((realm, topic), now);
     }
 
+    /// Speaks TLS with a client, where it has to.
+    pub(super) async fn welcome(&self, client: TcpStream) -> Result<Stream, Unwelcome> {
+        let after = self.config.timeouts.tls;
+        match timeout(after, self.tls.accept(client)).await {
+            Ok(welcomed) => welcomed.map_err(Unwelcome::Tls),
+            Err(_) => Err(Unwelcome::Silent(after)),
+        }
+    }
+
+    pub(super) fn turned_away(&self, client: SocketAddr, why: &Unwelcome) {
+        if let Unwelcome::Tls(HandshakeError {
+            reason: Reason::NotTls,
+            ..
+        }) = why
+        {
+            self.metrics
+                .bad_frames
+                .with(Side::Client, BadFrame::Plaintext)
+                .inc();
+        }
+        if let Some(repeated) = self.may_tell(Matter::ClientTls(client.ip())) {
+            let repeated = several(repeated);
+            tracing::warn!(%client, repeated, reason = %why, "no TLS with a client, client closed");
+        }
+    }
+
     /// Connects to a broker.
     ///
     /// # Errors
     ///
-    /// Those of [`dial`].
-    pub async fn dial(&self, target: &Target) -> Result<TcpStream, DialError> {
-        let dialled = dial(target, self.config.timeouts.connect, &self.own).await;
+    /// Those of [`Dialler::dial`].
+    pub async fn dial(&self, target: &Target) -> Result<Stream, DialError> {
+        let dialler = Dialler {
+            timeouts: &self.config.timeouts,
+            own: &self.own,
+            tls: &self.tls,
+        };
+        let dialled = dialler.dial(target).await;
         match (target.node, &dialled) {
             (None, Err(_)) => {
                 self.brokers.bootstrap_failed();
@@ -210,13 +275,18 @@ impl Shared {
             DialError::Refused { .. } => ConnectError::Refused,
             DialError::Timeout { .. } => ConnectError::Timeout,
             DialError::Loop { .. } => ConnectError::Loop,
+            DialError::Tls { .. } | DialError::TlsTimeout { .. } => ConnectError::Tls,
             DialError::Connect { .. } | DialError::Nothing => ConnectError::Other,
         };
         self.metrics.upstream_connect_errors.with(cause).inc();
         if let Some(repeated) = self.may_tell(Matter::Unreachable(target.node)) {
             let repeated = several(repeated);
             let node = target.node.map(NodeId::to_wire);
-            let advice = self.advice(target);
+            let advice = match error {
+                // The reason says it.
+                DialError::Tls { .. } | DialError::TlsTimeout { .. } => String::new(),
+                _ => self.advice(target),
+            };
             tracing::error!(
                 node, %client, repeated, reason = %error, advice,
                 "cannot reach the broker, client closed"
@@ -339,6 +409,15 @@ impl Shared {
             None => End::Frame(side, error),
         }
     }
+}
+
+/// Why a client is not spoken with.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unwelcome {
+    #[error(transparent)]
+    Tls(HandshakeError),
+    #[error("the client does not finish the TLS handshake within {0:?} (timeouts.tls)")]
+    Silent(Duration),
 }
 
 /// A connection's turn to read a log back, for as long as it lives.

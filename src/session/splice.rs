@@ -20,6 +20,7 @@
 use super::end::End;
 use super::{FIRST_PART, Session};
 use crate::metrics::Side;
+use crate::tls::Stream;
 use crate::wire::api;
 use std::cell::RefCell;
 use std::io;
@@ -207,6 +208,8 @@ fn means_unsupported(error: &io::Error) -> bool {
 /// What a session knows of its large runs.
 #[derive(Default)]
 pub(super) struct Runs {
+    /// Both sides are plaintext: what is sealed has to be seen.
+    possible: bool,
     /// Bytes moved in this poll.
     moved: usize,
     /// The last frames of a side were large: the next ones may be, and what
@@ -216,6 +219,14 @@ pub(super) struct Runs {
 }
 
 impl Runs {
+    /// What two sides may have of them.
+    pub(super) fn between(client: &Stream, upstream: &Stream) -> Self {
+        Self {
+            possible: client.plain().is_some() && upstream.plain().is_some(),
+            ..Self::default()
+        }
+    }
+
     /// Others of the worker have had their turn.
     pub(super) fn begin(&mut self) {
         self.moved = 0;
@@ -232,6 +243,16 @@ impl Runs {
 }
 
 impl Session {
+    /// Whether what comes next of the client may go by a pipe.
+    pub(super) fn client_run_begins(&self) -> bool {
+        self.request.begins_run() && self.runs.possible
+    }
+
+    /// The same of the broker.
+    pub(super) fn upstream_run_begins(&self) -> bool {
+        self.reply.begins_run() && self.runs.possible
+    }
+
     /// Moves what is unseen of a request, which is a run. `None` where bytes have to be read.
     pub(super) fn splice_client(&mut self, cx: &mut Context<'_>) -> Result<Option<bool>, End> {
         let run = self.request.unseen();
@@ -243,7 +264,7 @@ impl Session {
         if self.runs.over(cx) {
             return Ok(Some(false));
         }
-        let filled = match poll_fill(cx, &self.client, head, run) {
+        let filled = match poll_fill(cx, self.client.tcp(), head, run) {
             Poll::Pending => return Ok(Some(false)),
             Poll::Ready(Err(error)) => return Err(End::ClientLost(error)),
             Poll::Ready(Ok(Taken::Nothing)) => return Ok(None),
@@ -274,7 +295,7 @@ impl Session {
         if self.runs.over(cx) {
             return Ok(Some(false));
         }
-        let filled = match poll_fill(cx, &self.upstream, head, run) {
+        let filled = match poll_fill(cx, self.upstream.tcp(), head, run) {
             Poll::Pending => return Ok(Some(false)),
             Poll::Ready(Err(error)) => return Err(End::UpstreamLost(error)),
             Poll::Ready(Ok(Taken::Nothing)) => return Ok(None),
@@ -330,7 +351,7 @@ impl Session {
         known
             && large
             && read.starts_with(&api::PRODUCE.to_be_bytes())
-            && read.len() + system::waiting(&self.client) >= len.min(FIRST_PART)
+            && read.len() + system::waiting(self.client.tcp()) >= len.min(FIRST_PART)
     }
 
     /// Frames of the client that fill the room are no large ones.

@@ -28,6 +28,8 @@ pub(super) enum Matter {
     ClientSpeech(IpAddr),
     /// A client speaks another protocol.
     ClientStranger(IpAddr, Stranger),
+    /// There is no TLS with a client.
+    ClientTls(IpAddr),
     /// A client does not do what a policy of the topic requires.
     Policy(IpAddr, Option<TopicKey>),
     /// There are too many connections.
@@ -59,7 +61,7 @@ impl Matter {
             | Self::ClientStranger(..)
             | Self::Full
             | Self::OtherCluster => 1,
-            Self::BrokerLost(_) | Self::Policy(..) => 3,
+            Self::BrokerLost(_) | Self::Policy(..) | Self::ClientTls(_) => 3,
             Self::BrokerSpeech(_) | Self::ClientSpeech(_) => 10,
         }
     }

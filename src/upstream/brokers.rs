@@ -18,6 +18,9 @@ pub struct Target {
     pub node: Option<NodeId>,
     /// Addresses to try in turn.
     pub addresses: Vec<HostPort>,
+    /// The host that the broker advertises, which its certificate is for
+    /// wherever it is reached; without it each address has its own.
+    pub advertised_host: Option<String>,
 }
 
 /// What learning an address came to.
@@ -204,6 +207,7 @@ impl Brokers {
         Target {
             node: None,
             addresses: addresses.take(self.bootstrap.len()).cloned().collect(),
+            advertised_host: None,
         }
     }
 
@@ -229,6 +233,7 @@ impl Brokers {
         Target {
             node: Some(node),
             addresses: vec![self.reached_at(&address)],
+            advertised_host: Some(address.host),
         }
     }
 

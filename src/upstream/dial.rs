@@ -1,8 +1,9 @@
 //! Connecting to a broker.
 
 use super::{Own, Target};
-use crate::config::HostPort;
+use crate::config::{HostPort, Timeouts};
 use crate::timers::timeout;
+use crate::tls::{HandshakeError, Stream, Tls};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -51,6 +52,24 @@ pub enum DialError {
         /// What was dialled.
         address: HostPort,
     },
+    /// It is reached, and there is no TLS with it.
+    #[error("{address} is reached, but {error}")]
+    Tls {
+        /// What was dialled.
+        address: HostPort,
+        /// Why.
+        error: HandshakeError,
+    },
+    /// It is reached, and says nothing to TLS in time.
+    #[error(
+        "{address} is reached, and does not finish the TLS handshake within {after:?}: is it a listener for TLS? (upstream.tls.enabled, timeouts.tls)"
+    )]
+    TlsTimeout {
+        /// What was dialled.
+        address: HostPort,
+        /// How long was waited.
+        after: Duration,
+    },
     /// There was nothing to dial.
     #[error("no address to connect to")]
     Nothing,
@@ -67,38 +86,74 @@ impl DialError {
     }
 }
 
-/// Connects to the first address of the target that answers.
-///
-/// # Errors
-///
-/// The last address's error.
-pub async fn dial(target: &Target, patience: Duration, own: &Own) -> Result<TcpStream, DialError> {
-    let mut last = DialError::Nothing;
-    for address in &target.addresses {
-        match dial_one(address, patience, own).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
+/// What a broker is dialled by.
+#[derive(Clone, Copy)]
+pub struct Dialler<'a> {
+    /// How long each step may take.
+    pub timeouts: &'a Timeouts,
+    /// Addresses that lead back to hapax.
+    pub own: &'a Own,
+    /// How to speak.
+    pub tls: &'a Tls,
 }
 
-/// Tries every address of a name; each has its own time, so that one which
-/// does not answer does not hide the others.
-async fn dial_one(
-    address: &HostPort,
-    patience: Duration,
-    own: &Own,
-) -> Result<TcpStream, DialError> {
-    let mut last = DialError::Nothing;
-    for socket_address in resolve(address, patience).await? {
-        match connect(address, socket_address, patience, own).await {
-            Err(looped @ DialError::Loop { .. }) => return Err(looped),
-            Err(error) => last = error,
-            Ok(stream) => return Ok(stream),
+impl Dialler<'_> {
+    /// Connects to the first address of the target that answers.
+    ///
+    /// # Errors
+    ///
+    /// The last address's error.
+    pub async fn dial(self, target: &Target) -> Result<Stream, DialError> {
+        let mut last = DialError::Nothing;
+        for address in &target.addresses {
+            let host = target.advertised_host.as_ref().unwrap_or(&address.host);
+            match self.dial_one(address, host).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Tries every address of a name; each has its own time, so that one which
+    /// does not answer does not hide the others.
+    async fn dial_one(self, address: &HostPort, host: &str) -> Result<Stream, DialError> {
+        let patience = self.timeouts.connect;
+        let mut last = DialError::Nothing;
+        for socket_address in resolve(address, patience).await? {
+            let connected = match connect(address, socket_address, patience, self.own).await {
+                Err(looped @ DialError::Loop { .. }) => return Err(looped),
+                Err(error) => Err(error),
+                Ok(stream) => self.secure(stream, address, host).await,
+            };
+            match connected {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Speaks TLS on a connection, where that is configured, to whoever has a
+    /// certificate for `host`.
+    ///
+    /// # Errors
+    ///
+    /// Where that comes to nothing, or not in time.
+    pub async fn secure(
+        self,
+        stream: TcpStream,
+        address: &HostPort,
+        host: &str,
+    ) -> Result<Stream, DialError> {
+        let after = self.timeouts.tls;
+        let address = address.clone();
+        match timeout(after, self.tls.connect(stream, host)).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err(error)) => Err(DialError::Tls { address, error }),
+            Err(_) => Err(DialError::TlsTimeout { address, after }),
         }
     }
-    Err(last)
 }
 
 /// The addresses of a name.

@@ -2,6 +2,7 @@
 
 use super::DialError;
 use crate::timers::timeout;
+use crate::tls::{HandshakeError, Stream};
 use crate::wire::api_versions::{self, Offered};
 use crate::wire::frame::{self, FrameError, Stranger};
 use crate::wire::metadata::{self, Cluster};
@@ -21,7 +22,7 @@ use tokio::net::TcpStream;
 /// The longest answer that is believed. None of those asked for here lists
 /// topics, and ten thousand brokers fit.
 const ANSWER_MAX: usize = 1024 * 1024;
-/// How long a peer that may speak TLS is waited for.
+/// How long a peer is waited for that may speak something else.
 const TLS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why the upstream is not ready for clients.
@@ -38,6 +39,10 @@ pub enum ProbeError {
     /// The connection broke.
     #[error("the connection to the upstream broke: {0}")]
     Io(io::Error),
+    /// What was agreed on by TLS is taken back: so a broker refuses a
+    /// certificate in TLS 1.3.
+    #[error("the upstream is reached, but {0}")]
+    Tls(HandshakeError),
     /// It speaks another protocol.
     #[error("{}", of_upstream(*.0))]
     Stranger(Stranger),
@@ -54,6 +59,9 @@ pub enum ProbeError {
 
 impl From<io::Error> for ProbeError {
     fn from(error: io::Error) -> Self {
+        if let Some(error) = HandshakeError::within(&error) {
+            return Self::Tls(error.clone());
+        }
         match error.kind() {
             ErrorKind::UnexpectedEof
             | ErrorKind::ConnectionReset
@@ -69,7 +77,7 @@ impl From<io::Error> for ProbeError {
 pub fn of_upstream(stranger: Stranger) -> &'static str {
     match stranger {
         Stranger::Tls => {
-            "the upstream port speaks TLS, which hapax does not do to the upstream yet: point it at a plaintext listener of the brokers"
+            "the upstream port speaks TLS: set upstream.tls.enabled (--upstream-tls-enabled=true), with upstream.tls.caFile where its CA is not one of the system's"
         }
         Stranger::Http | Stranger::Http2 => {
             "the upstream port speaks HTTP, it is no Kafka: give the port of a Kafka listener"
@@ -85,13 +93,14 @@ pub fn of_upstream(stranger: Stranger) -> &'static str {
 /// # Errors
 ///
 /// Where no sound answer comes in time.
-pub async fn ask(upstream: TcpStream, patience: Duration) -> Result<(), ProbeError> {
-    let address = upstream.peer_addr();
+pub async fn ask(upstream: Stream, patience: Duration) -> Result<(), ProbeError> {
+    let address = upstream.tcp().peer_addr();
+    let plain = upstream.plain().is_some();
     let mut conversation = Conversation::new(upstream, patience);
     match (conversation.api_versions().await, address) {
         (Ok(_), _) => Ok(()),
-        (Err(error), Ok(address)) => Err(explain(error, address).await),
-        (Err(error), Err(_)) => Err(error),
+        (Err(error), Ok(address)) if plain => Err(explain(error, address).await),
+        (Err(error), _) => Err(error),
     }
 }
 
@@ -123,6 +132,15 @@ async fn speaks_tls(address: SocketAddr) -> bool {
     }
 }
 
+/// Whether a broker answers there in plaintext.
+pub async fn speaks_kafka(address: SocketAddr) -> bool {
+    let Ok(Ok(peer)) = timeout(TLS_PATIENCE, TcpStream::connect(address)).await else {
+        return false;
+    };
+    let mut conversation = Conversation::new(Stream::Plain(peer), TLS_PATIENCE);
+    conversation.api_versions().await.is_ok()
+}
+
 /// The least ClientHello of TLS 1.2 (RFC 5246, 7.4.1.2): it only has to make
 /// the peer answer, be it by an alert, and leads to no session.
 fn client_hello() -> Vec<u8> {
@@ -145,7 +163,7 @@ fn client_hello() -> Vec<u8> {
 
 /// A connection on which hapax asks for itself, one request at a time.
 pub struct Conversation {
-    broker: TcpStream,
+    broker: Stream,
     /// How long one answer may take.
     patience: Duration,
     asked: i32,
@@ -154,7 +172,7 @@ pub struct Conversation {
 impl Conversation {
     /// Nothing has been said on the connection yet.
     #[must_use]
-    pub fn new(broker: TcpStream, patience: Duration) -> Self {
+    pub fn new(broker: Stream, patience: Duration) -> Self {
         Self {
             broker,
             patience,
@@ -233,6 +251,7 @@ impl Conversation {
 
     async fn exchange(&mut self, frame: &[u8]) -> Result<Vec<u8>, ProbeError> {
         self.broker.write_all(frame).await?;
+        self.broker.flush().await?;
         let mut prefix = [0; 4];
         self.broker.read_exact(&mut prefix).await?;
         let length = frame::length(prefix, frame::MIN_RESPONSE, ANSWER_MAX).map_err(|error| {

@@ -137,7 +137,10 @@ fn every_key_has_a_description_and_its_default_there() {
         let (section, name) = key.place();
         let at = match section {
             "" => format!("/properties/{name}"),
-            section => format!("/properties/{section}/properties/{name}"),
+            section => {
+                let section = section.replace('.', "/properties/");
+                format!("/properties/{section}/properties/{name}")
+            }
         };
         let found = schema.pointer(&at).unwrap_or_else(|| panic!("{at}"));
         let description = found["description"].as_str().unwrap();

@@ -52,19 +52,18 @@ impl File {
 
 /// Values and origins by path, read from what `config print --origins` wrote.
 pub fn read_printed(text: &str) -> BTreeMap<String, (String, String)> {
-    let mut section = "";
+    let mut sections: Vec<&str> = Vec::new();
     let mut found = BTreeMap::new();
     for line in text.lines() {
-        if let Some(name) = line.strip_suffix(':') {
-            section = name;
+        let line_text = line.trim_start();
+        sections.truncate((line.len() - line_text.len()) / 2);
+        if let Some(name) = line_text.strip_suffix(':') {
+            sections.push(name);
             continue;
         }
         let (name, rest) = line.split_once(": ").unwrap();
         let (value, origin) = rest.split_once("  # ").unwrap();
-        let path = match name.strip_prefix("  ") {
-            Some(name) => format!("{section}.{name}"),
-            None => name.to_owned(),
-        };
+        let path = [&*sections, &[name.trim_start()]].concat().join(".");
         let value = (value.to_owned(), origin.to_owned());
         assert!(found.insert(path, value).is_none(), "{line}");
     }
@@ -107,6 +106,11 @@ pub fn samples(key: &Key) -> [Sample; 3] {
             ("file/state", "file/state"),
             ("/var/lib/hapax", "\"/var/lib/hapax\""),
             ("a b", "\"a b\""),
+        ],
+        Kind::File => [
+            ("file/tls.pem", "file/tls.pem"),
+            ("/etc/hapax/tls.pem", "\"/etc/hapax/tls.pem\""),
+            ("a b.pem", "\"a b.pem\""),
         ],
         Kind::Slots => [
             ("7=19107", "{7: 19107}"),
@@ -158,6 +162,14 @@ pub fn file_of(key: &Key, yaml: &str) -> File {
     let (section, name) = key.place();
     File::new(match section {
         "" => format!("# a comment\n{name}: {yaml}\n"),
-        section => format!("{section}:\n  {name}: {yaml}\n"),
+        section => {
+            let mut text = String::new();
+            let mut indent = String::new();
+            for name in section.split('.') {
+                text += &format!("{indent}{name}:\n");
+                indent += "  ";
+            }
+            text + &format!("{indent}{name}: {yaml}\n")
+        }
     })
 }

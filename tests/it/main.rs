@@ -22,7 +22,10 @@ mod orphans;
 mod resolve;
 mod runs;
 mod sasl;
+#[path = "../support/secure.rs"]
+mod secure;
 mod snapshot;
+mod tls;
 mod trust;
 mod versions;
 mod window;
