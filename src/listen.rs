@@ -6,10 +6,12 @@
 
 use crate::admin::{self, client, view::ProxyView};
 use crate::config::{self, Config};
+use crate::drain::drain;
 use crate::events::Events;
 use crate::ledger::Ledger;
-use crate::metrics::{DisconnectCause, EvictionReason, Metrics};
+use crate::metrics::{EvictionReason, Metrics};
 use crate::ports;
+use crate::reload::{self, ConfigFile, Reloadable, Reloader};
 use crate::session::{Door, Shared};
 use crate::snapshot::{Keeper, Lifetime, StartError};
 use crate::upstream::{Brokers, Own};
@@ -25,6 +27,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time;
 
+pub use crate::drain::Exit;
+
 /// How often windows that can no longer be used are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// How often an idle hapax asks whether a broker can be reached.
@@ -39,15 +43,6 @@ const ACCEPT_TOLD_EVERY: Duration = Duration::from_secs(5);
 const LAST_SNAPSHOT_MAX: Duration = Duration::from_secs(10);
 /// The same for an end that is to be at once.
 const LAST_SNAPSHOT_MAX_FORCED: Duration = Duration::from_secs(1);
-
-/// How a run ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Exit {
-    /// Every client was served to its end, or the time for it was over.
-    Drained,
-    /// A second signal ended it at once.
-    Forced,
-}
 
 /// Why a run could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +84,16 @@ pub fn run(config: Config) -> Result<Exit, RunError> {
     let runtime = new_runtime()?;
     runtime.block_on(async {
         let mut signals = Signals::new()?;
-        serve(config, |_| {}, async || signals.next().await).await
+        let hang_ups = signal(SignalKind::hangup())?;
+        serve_and_reload(
+            config,
+            Some(hang_ups),
+            |_| {},
+            async || {
+                signals.next().await;
+            },
+        )
+        .await
     })
 }
 
@@ -100,7 +104,16 @@ pub fn run(config: Config) -> Result<Exit, RunError> {
 ///
 /// Where a port cannot be bound or a thread cannot be made.
 pub async fn serve(
+    config: Config,
+    begun: impl FnOnce(Started),
+    end: impl AsyncFnMut(),
+) -> Result<Exit, RunError> {
+    serve_and_reload(config, None, begun, end).await
+}
+
+async fn serve_and_reload(
     mut config: Config,
+    hang_ups: Option<Signal>,
     begun: impl FnOnce(Started),
     mut end: impl AsyncFnMut(),
 ) -> Result<Exit, RunError> {
@@ -122,7 +135,10 @@ pub async fn serve(
     let lifetime = Arc::new(Lifetime::default());
     let mut keeper = Keeper::start(&shared, &lifetime)?;
     let workers = Workers::start(&shared)?;
-    let view = ProxyView::new(Arc::clone(&shared), workers.clone(), lifetime);
+    let metrics = Arc::clone(&shared.metrics);
+    let reloader = Reloader::start(metrics, reloadables(&shared), reload::LOOK_EVERY)?;
+    let hang_up_reloader = reloader.clone();
+    let view = ProxyView::new(Arc::clone(&shared), workers.clone(), lifetime, reloader);
     let view = Arc::new(view);
     let mut tasks = JoinSet::new();
     let (metrics, events) = (Arc::clone(&shared.metrics), Arc::clone(&shared.events));
@@ -132,11 +148,13 @@ pub async fn serve(
     if let Some(keeper) = &mut keeper {
         keeper.settle().await;
     }
+    let mut ports = JoinSet::new();
     for (listener, door) in doors {
-        tasks.spawn(accept(Arc::clone(&shared), workers.clone(), listener, door));
+        ports.spawn(accept(Arc::clone(&shared), workers.clone(), listener, door));
     }
     tasks.spawn(sweep(Arc::clone(&shared)));
     tasks.spawn(watch_upstream(Arc::clone(&shared)));
+    tasks.spawn(reload_on(hang_ups, hang_up_reloader));
     view.started();
     let address = shared.config.listen;
     tracing::info!(%address, "clients are welcome");
@@ -146,8 +164,11 @@ pub async fn serve(
         metrics: Arc::clone(&shared.metrics),
     });
 
-    end().await;
-    let exit = drain(&shared, end).await;
+    tokio::select! {
+        () = end() => {}
+        () = shared.told_to_end.notified() => tracing::info!("told to end by the API"),
+    }
+    let exit = drain(&shared, &workers, ports, end).await;
     if let Some(keeper) = keeper {
         keeper.end(match exit {
             Exit::Drained => LAST_SNAPSHOT_MAX,
@@ -195,6 +216,20 @@ async fn bind(address: SocketAddr, flag: &str, admin: SocketAddr) -> Result<TcpL
         source,
         advice,
     })
+}
+
+/// What is read again while clients are served, each of its own accord.
+fn reloadables(shared: &Arc<Shared>) -> Vec<Box<dyn Reloadable>> {
+    vec![Box::new(ConfigFile::new(shared))]
+}
+
+/// Reads everything again whenever SIGHUP comes.
+async fn reload_on(hang_ups: Option<Signal>, reloader: Reloader) {
+    let Some(mut hang_ups) = hang_ups else { return };
+    while hang_ups.recv().await.is_some() {
+        // The log says what comes of it.
+        drop(reloader.ask());
+    }
 }
 
 /// Everything that sessions share, at its beginning.
@@ -247,7 +282,7 @@ async fn accept(shared: Arc<Shared>, workers: Workers, listener: TcpListener, do
             }
         };
         let open = workers.connections();
-        if open >= shared.config.limits.connections {
+        if open >= shared.current().limits.connections {
             shared.too_many(open);
             continue;
         }
@@ -256,7 +291,7 @@ async fn accept(shared: Arc<Shared>, workers: Workers, listener: TcpListener, do
         if let Err(error) = client.set_nodelay(true) {
             tracing::debug!(%peer, %error, "cannot set TCP_NODELAY for a client");
         }
-        workers.give(client, door);
+        workers.give(&shared, client, door);
     }
 }
 
@@ -321,38 +356,4 @@ impl Signals {
             _ = self.interrupt.recv() => {}
         }
     }
-}
-
-/// Serves on, new connections too, until no client is left or the time is
-/// over: an application flushes its last messages after its own SIGTERM.
-async fn drain(shared: &Shared, mut end: impl AsyncFnMut()) -> Exit {
-    let open = || shared.metrics.client_connections.get();
-    let timeout = shared.config.drain_timeout;
-    shared.metrics.draining.set(1);
-    if open() > 0 {
-        tracing::info!(
-            connections = open(),
-            ?timeout,
-            "draining: clients are served until they hang up; a second signal ends at once"
-        );
-    }
-    let deadline = time::sleep(timeout);
-    tokio::pin!(deadline);
-    while open() > 0 {
-        tokio::select! {
-            () = shared.gone.notified() => {}
-            () = end() => return Exit::Forced,
-            () = &mut deadline => {
-                let connections = open();
-                shared.metrics.add_up();
-                let requests = shared.metrics.requests_in_flight.get();
-                tracing::warn!(connections, requests, "the time to drain is over, clients are cut");
-                let cut = u64::try_from(connections).unwrap_or(0);
-                let disconnects = &shared.metrics.client_disconnects;
-                disconnects.with(DisconnectCause::DrainTimeout).inc_by(cut);
-                return Exit::Drained;
-            }
-        }
-    }
-    Exit::Drained
 }

@@ -44,8 +44,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "admin",
         &[
-            "cli", "config", "events", "ids", "metrics", "session", "snapshot", "window", "workers",
+            "cli", "config", "events", "ids", "logging", "metrics", "reload", "session",
+            "snapshot", "window", "workers",
         ],
+    ),
+    ("drain", &["config", "metrics", "session", "workers"]),
+    (
+        "reload",
+        &["config", "logging", "metrics", "session", "window"],
     ),
     (
         "check",
@@ -56,8 +62,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "listen",
         &[
-            "admin", "config", "events", "ledger", "metrics", "ports", "session", "snapshot",
-            "upstream", "window", "workers",
+            "admin", "config", "drain", "events", "ledger", "metrics", "ports", "reload",
+            "session", "snapshot", "upstream", "window", "workers",
         ],
     ),
 ];

@@ -201,7 +201,9 @@ impl Session {
     /// streams, and what is found later is forwarded.
     fn may_collect(&mut self, frame: Frame<'_>) -> bool {
         if self.collecting.is_none() {
-            self.collecting = self.shared.collect(frame.len);
+            self.collecting = self
+                .shared
+                .collect(frame.len, self.config.limits.collected_bytes);
         }
         self.collecting.is_some()
     }
@@ -459,7 +461,7 @@ impl Session {
 
     fn hold(&mut self, terms: Terms) {
         self.blocked = Some(Blocked::Held);
-        let patience = self.shared.config.sequence.hold_max.min(terms.timeout / 4);
+        let patience = self.config.sequence.hold_max.min(terms.timeout / 4);
         let deadline = self.now.after(patience);
         match &mut self.held {
             Some(held) if self.now >= held.deadline => held.deadline = deadline,

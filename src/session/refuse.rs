@@ -101,7 +101,7 @@ impl Session {
         topic: Option<&Named>,
         terms: Terms,
     ) -> bool {
-        let policies = &self.shared.config.policies;
+        let policies = &self.config.policies;
         if !self.enforces() || policies.is_empty() {
             return true;
         }
