@@ -11,10 +11,12 @@ use tokio::time;
 /// How long a process without connections waits for one more, where it has had
 /// one since it was told to end: an application may close one connection
 /// before it opens the one by which it says its last.
-const QUIET: Duration = Duration::from_secs(1);
+const QUIET: Duration = Duration::from_millis(500);
 /// How often it is looked at, since a connection ends a moment after it has
 /// said that it does.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often sessions that are to end are woken, of which one may have missed it.
+const NUDGE_EVERY: Duration = Duration::from_millis(400);
 /// How long connections that are cut may take to end.
 const CUT_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -95,14 +97,14 @@ async fn serve_to_the_end(
 
 /// Waits until no connection is left.
 async fn all_gone(shared: &Shared, workers: &Workers) {
-    let mut looks = ticks(LOOK_EVERY);
+    let (mut looks, mut nudges) = (ticks(LOOK_EVERY), ticks(NUDGE_EVERY));
     while workers.connections() > 0 {
-        if shared.stage() != Stage::Serving {
-            shared.nudge();
-        }
         tokio::select! {
             () = shared.gone.notified() => {}
             _ = looks.tick() => {}
+            _ = nudges.tick() => if shared.stage() != Stage::Serving {
+                shared.nudge();
+            }
         }
     }
 }

@@ -173,12 +173,12 @@ impl Watch {
         let mut changed = Vec::new();
         let mut news = everything;
         for watched in &mut self.all {
-            let digest = settled(&watched.what.files());
-            let first = watched.seen.is_none();
-            if !everything && watched.seen == Some(digest) {
+            let files = watched.what.files();
+            if !everything && watched.seen == Some(digest(&files)) {
                 continue;
             }
-            watched.seen = Some(digest);
+            let first = watched.seen.is_none();
+            watched.seen = Some(settled(&files));
             let name = watched.what.name();
             let read = watched.what.reload();
             let outcome = match &read {
