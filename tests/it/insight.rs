@@ -472,8 +472,11 @@ fn a_connection_is_shown_with_what_it_does() {
         ping(&mut pair.client);
     }
     let asked: Vec<_> = (0..3).map(|_| pair.broker.next()).collect();
+    // A session shows what it does once it waits, not when it writes.
+    await_until("the requests to be shown", SOON, || {
+        world.connection()["requests"] == 4
+    });
     let row = world.connection();
-    assert_eq!(row["requests"], 4);
     assert_eq!(row["in_flight"], 3);
     assert_eq!(row["upstream"], world.upstream.address.as_str());
     assert!(row["node"].is_null());
