@@ -15,11 +15,12 @@ use super::settle::Sent;
 use super::telling::forwarded;
 use super::topics::Named;
 use super::{Blocked, FIRST_PART, Session};
+use crate::config::Mode;
 use crate::ids::ProducerId;
 use crate::ledger::{Hasher, Producer, Ticket, WindowKey};
 use crate::metrics::{self, Api, Limit, Presence, Side};
 use crate::policy::Requirements;
-use crate::window::{Ack, Acks, Action, Arrival, Mode, Verdict};
+use crate::window::{Ack, Acks, Action, Arrival, Verdict};
 use crate::wire::batch::{Batch, Odd, Tracked};
 use crate::wire::header::{self, RequestHead};
 use crate::wire::produce::{self, Answer, Front, Sink, TopicRef, Walk};
@@ -322,7 +323,7 @@ impl Session {
 
     /// Whether the rest of a large request may be judged as it passes.
     fn may_stream(&mut self, parts: &[Part]) -> bool {
-        if self.shared.ledger.rules().mode == Mode::Observe || self.authentication.pending() {
+        if self.config.mode == Mode::Observe || self.authentication.pending() {
             return true;
         }
         // Before its first batch nobody knows whose request it is.
