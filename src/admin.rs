@@ -12,20 +12,28 @@
 //! | `/api/v1/brokers` | brokers and the local ports that lead to them |
 //! | `/api/v1/totals` | what was counted over all processes that shared `state.dir` |
 //! | `/api/v1/config` | the effective configuration, and who set each key |
+//! | `/api/v1/log-level` | what is logged; POST `{"level": "debug"}` changes it |
+//! | POST `/api/v1/reload` | reads the configuration file again, as SIGHUP does |
+//! | POST `/api/v1/drain` | ends hapax, as SIGTERM does |
 //! | `/` | this list |
 //!
-//! Only GET. Metrics and probes answer everyone; the rest answers loopback
-//! peers, unless `admin.api` is `any`. To such a peer it answers only under a
-//! `Host` that no web page can make its own (DNS rebinding).
+//! Metrics and probes answer everyone; the rest answers loopback peers, unless
+//! `admin.api` is `any`. To such a peer it answers only under a `Host` that no
+//! web page can make its own (DNS rebinding). POST is for loopback peers
+//! whatever `admin.api` says, and not for web pages of others, which a browser
+//! on this machine may show: it says so by `Sec-Fetch-Site` or `Origin`.
 //!
 //! Everything is bounded: [`CONNECTIONS_MAX`] connections, of which
-//! [`FOLLOWERS_MAX`] may follow events, so that probes are answered whoever
-//! follows; a request's header has five seconds, and a peer that reads nothing
-//! is gone after thirty. A follower that falls behind the ring
-//! skips ahead and is told how many events it missed.
+//! [`FOLLOWERS_MAX`] may follow events; at the limit the one that has been
+//! silent for longest makes room, so that probes are answered whoever holds
+//! connections. A request's header has five seconds, its body as many and
+//! [`BODY_BYTES_MAX`], and a peer that reads nothing is gone after thirty. A
+//! follower that falls behind the ring skips ahead and is told how many events
+//! it missed.
 
 pub mod client;
 mod follow;
+mod places;
 mod stall;
 pub mod view;
 
@@ -36,7 +44,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::{Either, Full};
+use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
@@ -46,15 +54,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 use tokio::time;
 
-use crate::config::ApiAccess;
+use crate::config::{ApiAccess, parse_level};
 use crate::events::Events;
+use crate::logging;
 use crate::metrics::Metrics;
+use crate::reload::Report;
 
 use self::follow::Follow;
+use self::places::{Activity, Places};
 use self::stall::StallGuard;
 
 /// What the admin server shows of the rest of the process. Called on the
@@ -72,6 +83,10 @@ pub trait View: Send + Sync + 'static {
     fn totals(&self) -> TotalsPage;
     /// The effective configuration and who set it.
     fn config(&self) -> ConfigPage;
+    /// Reads files again; the answer comes when that is done.
+    fn reload(&self) -> oneshot::Receiver<Report>;
+    /// Begins to end the process; returns the connections that are open.
+    fn drain(&self) -> usize;
     /// Sets the gauges that are computed when they are asked for; called
     /// before each scrape.
     fn refresh_gauges(&self);
@@ -187,6 +202,8 @@ pub struct ConfigPage {
     pub config: Value,
     /// Who set each key, by its path.
     pub origins: Value,
+    /// What came of reading it again the last time; nothing before the first.
+    pub reload: Option<Report>,
 }
 
 /// Serves until it is dropped, on a current-thread or any other runtime.
@@ -208,11 +225,10 @@ pub async fn serve(
 }
 
 async fn accept(listener: TcpListener, admin: Arc<Admin>, patience: Patience) -> Infallible {
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut places = Places::new(CONNECTIONS_MAX);
     let mut connections = JoinSet::new();
     let mut told: Option<Instant> = None;
     loop {
-        let slot = slots.clone().acquire_owned().await;
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -224,12 +240,16 @@ async fn accept(listener: TcpListener, admin: Arc<Admin>, patience: Patience) ->
                 continue;
             }
         };
+        let place = places.place().await;
         while connections.try_join_next().is_some() {}
         let admin = admin.clone();
-        connections.spawn(async move {
-            admin.connection(stream, peer, patience).await;
-            drop(slot);
+        let activity = Arc::new(Activity::new());
+        let seen = Arc::clone(&activity);
+        let task = connections.spawn(async move {
+            admin.connection(stream, peer, patience, seen).await;
+            drop(place);
         });
+        places.taken(activity, task);
     }
 }
 
@@ -244,16 +264,29 @@ struct Admin {
 type Answer = Response<Either<Full<Bytes>, Follow>>;
 
 impl Admin {
-    async fn connection(&self, stream: TcpStream, peer: SocketAddr, patience: Patience) {
-        let answer = service_fn(|request: Request<Incoming>| async move {
-            Ok::<_, Infallible>(self.answer(peer.ip(), &request))
+    async fn connection(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        patience: Patience,
+        activity: Arc<Activity>,
+    ) {
+        let answer = service_fn(|request: Request<Incoming>| {
+            let activity = &activity;
+            async move {
+                let answer = self.answer(peer.ip(), request).await;
+                if matches!(answer.body(), Either::Right(_)) {
+                    activity.stay();
+                }
+                Ok::<_, Infallible>(answer)
+            }
         });
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(patience.header)
             .max_buf_size(HEADER_BYTES_MAX)
             .serve_connection(
-                TokioIo::new(StallGuard::new(stream, patience.stalled)),
+                TokioIo::new(StallGuard::new(stream, patience.stalled, activity.clone())),
                 answer,
             )
             .await;
@@ -262,23 +295,82 @@ impl Admin {
         }
     }
 
-    fn answer(&self, peer: IpAddr, request: &Request<Incoming>) -> Answer {
+    async fn answer(&self, peer: IpAddr, request: Request<Incoming>) -> Answer {
         let path = request.uri().path();
         if !OPEN_PATHS.contains(&path)
             && let Some(refusal) = self.refusal(peer, request.headers())
         {
             return failure(StatusCode::FORBIDDEN, refusal);
         }
-        if !OPEN_PATHS.contains(&path) && !API_PATHS.contains(&path) {
-            return failure(StatusCode::NOT_FOUND, "no such path: GET / lists them");
+        let reads = OPEN_PATHS.contains(&path) || API_PATHS.contains(&path);
+        let writes = WRITE_PATHS.contains(&path);
+        match *request.method() {
+            _ if !reads && !writes => {
+                failure(StatusCode::NOT_FOUND, "no such path: GET / lists them")
+            }
+            Method::GET if reads => self.dispatch(path, &request),
+            Method::POST if writes => {
+                if let Some(refusal) = write_refusal(peer, request.headers()) {
+                    return failure(StatusCode::FORBIDDEN, refusal);
+                }
+                self.write(request).await
+            }
+            _ => {
+                let (sentence, allow) = match (reads, writes) {
+                    (true, true) => ("only GET and POST are answered here", "GET, POST"),
+                    (false, true) => ("only POST is answered here", "POST"),
+                    _ => ("only GET is answered here", "GET"),
+                };
+                let mut refusal = failure(StatusCode::METHOD_NOT_ALLOWED, sentence);
+                let allow = HeaderValue::from_static(allow);
+                refusal.headers_mut().insert(header::ALLOW, allow);
+                refusal
+            }
         }
-        if request.method() != Method::GET {
-            let mut refusal = failure(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here");
-            let allow = HeaderValue::from_static("GET");
-            refusal.headers_mut().insert(header::ALLOW, allow);
-            return refusal;
+    }
+
+    /// Does what a POST asks for.
+    async fn write(&self, request: Request<Incoming>) -> Answer {
+        let path = request.uri().path().to_owned();
+        let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect();
+        let body = match time::timeout(BODY_PATIENCE, body).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(_)) => {
+                return failure(
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    "the body is broken or too large",
+                );
+            }
+            Err(_) => return failure(StatusCode::REQUEST_TIMEOUT, "the body came too slowly"),
+        };
+        match &*path {
+            "/api/v1/drain" => {
+                let connections = self.view.drain();
+                let mut told =
+                    json_answer(&json!({ "draining": true, "connections": connections }));
+                *told.status_mut() = StatusCode::ACCEPTED;
+                told
+            }
+            "/api/v1/reload" => self.reload().await,
+            _ => set_level(&body),
         }
-        self.dispatch(path, request)
+    }
+
+    async fn reload(&self) -> Answer {
+        let Ok(Ok(report)) = time::timeout(RELOAD_PATIENCE, self.view.reload()).await else {
+            return failure(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the files are not read in time",
+            );
+        };
+        if report.successful {
+            return json_answer(&report);
+        }
+        let reasons = report.errors.iter().chain(&report.refused);
+        let reasons: Vec<&str> = reasons.map(String::as_str).collect();
+        let mut failure = json_answer(&json!({ "error": reasons.join("; "), "report": report }));
+        *failure.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
+        failure
     }
 
     fn dispatch(&self, path: &str, request: &Request<Incoming>) -> Answer {
@@ -303,6 +395,7 @@ impl Admin {
             "/api/v1/brokers" => json_answer(&json!({ "brokers": self.view.brokers() })),
             "/api/v1/totals" => json_answer(&self.view.totals()),
             "/api/v1/config" => json_answer(&self.view.config()),
+            "/api/v1/log-level" => json_answer(&json!({ "level": logging::level() })),
             "/api/v1/events" => self.events(query, request.headers()),
             _ => answer(StatusCode::OK, TEXT_TYPE, INDEX.as_bytes().to_vec()),
         }
@@ -370,6 +463,59 @@ impl Admin {
         let stream = Follow::start(self.events.clone(), after, dropped, place);
         with_headers(StatusCode::OK, "text/event-stream", Either::Right(stream))
     }
+}
+
+/// Why this peer may not write, if it may not.
+fn write_refusal(peer: IpAddr, headers: &HeaderMap) -> Option<&'static str> {
+    if !peer.to_canonical().is_loopback() {
+        return Some("only loopback peers may write: run hapax in the same Pod, or forward a port");
+    }
+    let only = |name: HeaderName| {
+        let mut values = headers.get_all(name).iter();
+        let first = values
+            .next()
+            .map(|value| value.to_str().unwrap_or_default());
+        (first, values.next().is_some())
+    };
+    let host = match only(header::HOST) {
+        (Some(host), false) if is_safe_host(host) => host,
+        _ => return Some("this Host is not one of hapax; use localhost or an address"),
+    };
+    let own = |origin: &str| {
+        let rest = origin.split_once("://").map(|(_, rest)| rest);
+        rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host))
+    };
+    let same = match (only(SEC_FETCH_SITE), only(header::ORIGIN)) {
+        ((_, true), _) | (_, (_, true)) => false,
+        ((site, _), (origin, _)) => {
+            matches!(site, None | Some("same-origin" | "none")) && origin.is_none_or(own)
+        }
+    };
+    (!same).then_some("a web page of somebody else may not write")
+}
+
+/// Changes what is logged, as the body says.
+fn set_level(body: &[u8]) -> Answer {
+    let asked: Result<LevelAsked, _> = serde_json::from_slice(body);
+    let Ok(LevelAsked { level }) = asked else {
+        let sentence =
+            "give {\"level\": \"debug\"}, or directives such as info,hapax::session=debug";
+        return failure(StatusCode::BAD_REQUEST, sentence);
+    };
+    if let Err(bad) = parse_level(&level) {
+        return failure(StatusCode::BAD_REQUEST, &bad.to_string());
+    }
+    let before = logging::level();
+    logging::set_level(&level);
+    // Both levels let it through, unless they let nothing through.
+    tracing::warn!(before, level, "the log level was changed by the API");
+    json_answer(&json!({ "level": level }))
+}
+
+/// The body of a POST to `/api/v1/log-level`.
+#[derive(Deserialize)]
+struct LevelAsked {
+    level: String,
 }
 
 /// A name can be made to resolve to 127.0.0.1 by whoever owns it, and the page
@@ -450,6 +596,9 @@ fn with_headers(
         (header::CONTENT_TYPE, content_type),
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CONTENT_SECURITY_POLICY, CONTENT_POLICY),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (RESOURCE_POLICY, "same-origin"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
@@ -465,7 +614,7 @@ struct Patience {
     stalled: Duration,
 }
 
-/// Connections at a time; more wait to be accepted.
+/// Connections at a time; for more of them the most silent make room.
 pub const CONNECTIONS_MAX: usize = 64;
 /// Streams of events at a time.
 pub const FOLLOWERS_MAX: usize = 16;
@@ -474,6 +623,13 @@ pub const ROWS: usize = 1000;
 /// Rows of a list whatever limit is given.
 pub const ROWS_MAX: usize = 10_000;
 
+/// Bytes of the body of a POST.
+pub const BODY_BYTES_MAX: usize = 4096;
+
+/// How long the body of a POST may take.
+const BODY_PATIENCE: Duration = Duration::from_secs(5);
+/// How long files may take to be read again.
+const RELOAD_PATIENCE: Duration = Duration::from_secs(10);
 const PATIENCE: Patience = Patience {
     header: Duration::from_secs(5),
     stalled: Duration::from_secs(30),
@@ -484,7 +640,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ACCEPT_TOLD_EVERY: Duration = Duration::from_secs(5);
 const HEADER_BYTES_MAX: usize = 16 * 1024;
 const OPEN_PATHS: [&str; 4] = ["/metrics", "/startupz", "/livez", "/readyz"];
-const API_PATHS: [&str; 7] = [
+const WRITE_PATHS: [&str; 3] = ["/api/v1/drain", "/api/v1/log-level", "/api/v1/reload"];
+const API_PATHS: [&str; 8] = [
     "/",
     "/api/v1/producers",
     "/api/v1/events",
@@ -492,7 +649,13 @@ const API_PATHS: [&str; 7] = [
     "/api/v1/brokers",
     "/api/v1/totals",
     "/api/v1/config",
+    "/api/v1/log-level",
 ];
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+/// Nothing that is shown here loads, runs or is framed by anything.
+const CONTENT_POLICY: &str =
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
@@ -510,6 +673,9 @@ hapax
 /api/v1/brokers      brokers and the local ports that lead to them
 /api/v1/totals       what was counted over all processes that shared state.dir
 /api/v1/config       the effective configuration, and who set each key
+/api/v1/log-level    what is logged; POST {\"level\": \"debug\"} changes it
+/api/v1/reload       POST reads the configuration file again, as SIGHUP does
+/api/v1/drain        POST ends hapax, as SIGTERM does
 ";
 
 #[cfg(test)]

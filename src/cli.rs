@@ -5,6 +5,7 @@
 
 mod check;
 mod config;
+mod control;
 mod dev;
 pub mod exit;
 mod explain;
@@ -20,6 +21,7 @@ use crate::config::HostPort;
 
 pub use self::check::CheckArgs;
 pub use self::config::{ConfigArgs, ConfigCommand, PrintArgs};
+pub use self::control::{DrainArgs, LogLevelArgs, ReloadArgs};
 pub use self::dev::DevArgs;
 pub use self::explain::ExplainArgs;
 pub use self::generate::{CompletionArgs, man};
@@ -52,6 +54,12 @@ pub enum Command {
     Check(Box<CheckArgs>),
     /// Wait until a running hapax is up.
     Wait(WaitArgs),
+    /// End a running hapax as SIGTERM does.
+    Drain(DrainArgs),
+    /// Let a running hapax read its configuration file again.
+    Reload(ReloadArgs),
+    /// Show what a running hapax logs, or change it.
+    LogLevel(LogLevelArgs),
     /// Show the effective configuration, or the schema of the file.
     Config(ConfigArgs),
     /// List the producers that a running hapax follows, newest batch first.

@@ -61,8 +61,11 @@ pub struct Config {
     pub limits: Limits,
     /// `timeouts.*`.
     pub timeouts: Timeouts,
-    /// `drain.timeout`: how long SIGTERM waits for clients.
-    pub drain_timeout: Duration,
+    /// `drain.*`.
+    pub drain: DrainConfig,
+    /// `startup.requireUpstream`: whether a broker must have been reached
+    /// before hapax counts as started.
+    pub require_upstream: bool,
     /// `metrics.maxTopics`: topics that have series of their own.
     pub metrics_max_topics: usize,
     /// `admin.*`.
@@ -181,6 +184,27 @@ pub struct Timeouts {
     pub tls: Duration,
     /// A broker's answer, on top of the request's own timeout.
     pub upstream_response: Duration,
+}
+
+/// `drain.*`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DrainConfig {
+    /// What is served to its end.
+    pub until: DrainUntil,
+    /// How long all of it may take.
+    pub timeout: Duration,
+    /// How long everything goes on as before, at least.
+    pub min_delay: Duration,
+}
+
+/// What a drain serves to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
+pub enum DrainUntil {
+    /// Connections, new ones too, until clients hang up: for a sidecar.
+    #[default]
+    Connections,
+    /// Requests that have come; no connection is accepted any more: for a gateway.
+    Requests,
 }
 
 /// `admin.*`.

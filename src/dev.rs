@@ -21,10 +21,12 @@ use std::env;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
 
 use self::console::{Console, Tone};
 use self::demo::Demo;
@@ -169,9 +171,15 @@ async fn serve(args: &DevArgs, console: Console) -> Result<(), DevError> {
         return Err(taken(address, admin, broker, source));
     }
     served?;
-    show.await
-        .unwrap_or_else(|error| Err(io::Error::other(error).into()))
+    // It has come to its end, unless the API ended the proxy.
+    match timeout(SHOW_MAX, show).await {
+        Ok(shown) => shown.unwrap_or_else(|error| Err(io::Error::other(error).into())),
+        Err(_) => Ok(()),
+    }
 }
+
+/// How long what is shown may take to come to its end.
+const SHOW_MAX: Duration = Duration::from_secs(1);
 
 /// The port that is taken, by the flag that moves it.
 fn taken(address: SocketAddr, admin: SocketAddr, broker: u16, source: io::Error) -> DevError {

@@ -9,6 +9,7 @@
 mod producers;
 mod realms;
 mod topics;
+mod versions;
 
 use crate::ids::{BatchId, ProducerId, TopicKey};
 use crate::window::{
@@ -84,7 +85,9 @@ type Map<K, V> = DashMap<K, V, Hasher>;
 pub struct Ledger {
     /// What sessions need to know of topics.
     pub topics: Topics,
-    rules: Rules,
+    rules: versions::Versions,
+    /// How far ahead of the process its time is: the TTL that it began with.
+    head_start: Duration,
     windows_max: usize,
     windows: Map<WindowKey, Box<Window>>,
     windows_count: AtomicUsize,
@@ -125,7 +128,8 @@ impl Ledger {
     pub fn new(rules: Rules, windows_max: usize, topics_max: usize) -> Self {
         Self {
             topics: Topics::new(topics_max),
-            rules,
+            head_start: rules.ttl,
+            rules: versions::Versions::new(rules),
             windows_max,
             windows: Map::default(),
             windows_count: AtomicUsize::new(0),
@@ -142,7 +146,14 @@ impl Ledger {
     /// The rules that its windows follow.
     #[must_use]
     pub fn rules(&self) -> &Rules {
-        &self.rules
+        self.rules.newest()
+    }
+
+    /// Lets its windows follow other rules from now on. Returns `false`, and
+    /// changes nothing, where they have been changed too often.
+    #[must_use]
+    pub fn change_rules(&self, rules: Rules) -> bool {
+        self.rules.change(rules)
     }
 
     /// How old the ledger is at an instant.
@@ -168,7 +179,7 @@ impl Ledger {
     /// time as well.
     #[must_use]
     pub fn time_at(&self, age: Duration) -> Time {
-        Time::of_age(age.saturating_add(self.rules.ttl))
+        Time::of_age(age.saturating_add(self.head_start))
     }
 
     /// A name for a new upstream connection.
@@ -204,8 +215,8 @@ impl Ledger {
     /// Judges a batch. Nothing changes by it.
     pub fn judge(&self, key: WindowKey, arrival: &Arrival) -> Verdict {
         match self.windows.get_mut(&key) {
-            Some(mut window) => window.judge(arrival, &self.rules),
-            None => Window::new(arrival.now).judge(arrival, &self.rules),
+            Some(mut window) => window.judge(arrival, self.rules()),
+            None => Window::new(arrival.now).judge(arrival, self.rules()),
         }
     }
 
@@ -214,7 +225,7 @@ impl Ledger {
     /// nothing of its request can hold back any more.
     pub fn admit(&self, key: WindowKey, arrival: &Arrival) -> Admission {
         let Some(mut window) = self.windows.get_mut(&key) else {
-            let verdict = Window::new(arrival.now).judge(arrival, &self.rules);
+            let verdict = Window::new(arrival.now).judge(arrival, self.rules());
             let ticket = match verdict.action {
                 Action::Forward => self.commit(key, arrival, &verdict),
                 Action::Hold
@@ -225,7 +236,7 @@ impl Ledger {
             };
             return Admission { verdict, ticket };
         };
-        let verdict = window.judge(arrival, &self.rules);
+        let verdict = window.judge(arrival, self.rules());
         let committed = match verdict.action {
             Action::Forward => window.commit(arrival, &verdict),
             Action::Hold
@@ -244,7 +255,7 @@ impl Ledger {
     /// The batch of a former epoch that a judged batch has the records of.
     #[must_use]
     pub fn original(&self, key: &WindowKey, arrival: &Arrival) -> Option<Original> {
-        self.windows.get(key)?.original(arrival, &self.rules)
+        self.windows.get(key)?.original(arrival, self.rules())
     }
 
     /// Whether a key has a window.
@@ -303,7 +314,7 @@ impl Ledger {
     #[must_use]
     pub fn contested(&self, ticket: &Ticket) -> bool {
         let window = self.windows.get(&ticket.key);
-        window.is_some_and(|w| w.contested(&ticket.batch, ticket.transactional, &self.rules))
+        window.is_some_and(|w| w.contested(&ticket.batch, ticket.transactional, self.rules()))
     }
 
     /// Notes that the log has a batch for which it was judged to be read
@@ -311,7 +322,7 @@ impl Ledger {
     /// window is gone.
     pub fn found(&self, key: WindowKey, arrival: &Arrival, ack: Ack) -> Option<(Verdict, Settled)> {
         let mut window = self.windows.get_mut(&key)?;
-        let found = window.found(arrival, ack, &self.rules);
+        let found = window.found(arrival, ack, self.rules());
         drop(window);
         if found.1.wake {
             self.wake(&key);
@@ -345,7 +356,7 @@ impl Ledger {
                     &ticket.batch,
                     &ticket.sender,
                     outcome,
-                    &self.rules,
+                    self.rules(),
                     now,
                 )
             })
@@ -358,7 +369,7 @@ impl Ledger {
                 producer.gate_passed();
             }
             if trouble {
-                producer.trouble(now, self.rules.ttl);
+                producer.trouble(now, self.rules().ttl);
             }
         }
         if settled.disagreed {
@@ -456,7 +467,7 @@ impl Ledger {
     /// place of what is there. `None`: there are none.
     #[must_use]
     pub fn kept(&self, key: &WindowKey, now: Time, facts: &mut Vec<KeptFact>) -> Option<Kept> {
-        self.windows.get(key)?.kept(&self.rules, now, facts)
+        self.windows.get(key)?.kept(self.rules(), now, facts)
     }
 
     /// The identity behind each realm.
@@ -469,20 +480,20 @@ impl Ledger {
     /// left out that can no longer be used. Returns how many it has: none
     /// where the key has a window already, or no room is left.
     pub fn restore(&self, key: WindowKey, kept: &Kept, facts: &[KeptFact], now: Time) -> usize {
-        let usable = |f: &&KeptFact| f.at <= now && f.at.within(self.rules.ttl, now);
+        let usable = |f: &&KeptFact| f.at <= now && f.at.within(self.rules().ttl, now);
         let usable: Vec<KeptFact> = facts.iter().filter(usable).copied().collect();
-        let held = usable.len().min(self.rules.window_batches);
+        let held = usable.len().min(self.rules().window_batches);
         if held == 0 || self.windows() >= self.windows_max {
             return 0;
         }
         let Entry::Vacant(place) = self.windows.entry(key) else {
             return 0;
         };
-        place.insert(Box::new(Window::restored(kept, &usable, &self.rules)));
+        place.insert(Box::new(Window::restored(kept, &usable, self.rules())));
         self.windows_count.fetch_add(1, Ordering::Relaxed);
         // Whoever was cut off by the restart sends its batches again.
         if let Some(producer) = self.producers.of(key.producer, now) {
-            producer.trouble(now, self.rules.ttl);
+            producer.trouble(now, self.rules().ttl);
         }
         held
     }
@@ -497,7 +508,7 @@ impl Ledger {
             let span = if window.unproven() {
                 UNPROVEN_TIMEOUT
             } else {
-                self.rules.ttl
+                self.rules().ttl
             };
             if window.idle(IDLE_TIMEOUT, now) {
                 swept.idle += 1;

@@ -6,10 +6,12 @@
 
 use crate::admin::{self, client, view::ProxyView};
 use crate::config::{self, Config};
+use crate::drain::drain;
 use crate::events::Events;
 use crate::ledger::Ledger;
-use crate::metrics::{DisconnectCause, EvictionReason, Metrics};
+use crate::metrics::{EvictionReason, Metrics};
 use crate::ports;
+use crate::reload::{self, Certificates, ConfigFile, Reloadable, Reloader};
 use crate::session::{Door, Shared};
 use crate::snapshot::{Keeper, Lifetime, StartError};
 use crate::tls::{LoadError, Tls};
@@ -26,12 +28,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time;
 
+pub use crate::drain::Exit;
+
 /// How often windows that can no longer be used are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// How often an idle hapax asks whether a broker can be reached.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
-/// How often the files of certificates and CAs are compared with what they were.
-const RELOAD_EVERY: Duration = Duration::from_secs(10);
+/// How often it is looked whether certificates are still valid.
+const CERTIFICATES_EVERY: Duration = Duration::from_secs(10);
 /// Topic incarnations that have windows; those beyond pass untracked.
 const TOPICS_MAX: usize = 100_000;
 /// What a listener waits after a refusal of the system (no descriptors left).
@@ -42,15 +46,6 @@ const ACCEPT_TOLD_EVERY: Duration = Duration::from_secs(5);
 const LAST_SNAPSHOT_MAX: Duration = Duration::from_secs(10);
 /// The same for an end that is to be at once.
 const LAST_SNAPSHOT_MAX_FORCED: Duration = Duration::from_secs(1);
-
-/// How a run ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Exit {
-    /// Every client was served to its end, or the time for it was over.
-    Drained,
-    /// A second signal ended it at once.
-    Forced,
-}
 
 /// Why a run could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +90,16 @@ pub fn run(config: Config) -> Result<Exit, RunError> {
     let runtime = new_runtime()?;
     runtime.block_on(async {
         let mut signals = Signals::new()?;
-        serve(config, |_| {}, async || signals.next().await).await
+        let hang_ups = signal(SignalKind::hangup())?;
+        serve_and_reload(
+            config,
+            Some(hang_ups),
+            |_| {},
+            async || {
+                signals.next().await;
+            },
+        )
+        .await
     })
 }
 
@@ -106,7 +110,16 @@ pub fn run(config: Config) -> Result<Exit, RunError> {
 ///
 /// Where a port cannot be bound or a thread cannot be made.
 pub async fn serve(
+    config: Config,
+    begun: impl FnOnce(Started),
+    end: impl AsyncFnMut(),
+) -> Result<Exit, RunError> {
+    serve_and_reload(config, None, begun, end).await
+}
+
+async fn serve_and_reload(
     mut config: Config,
+    hang_ups: Option<Signal>,
     begun: impl FnOnce(Started),
     mut end: impl AsyncFnMut(),
 ) -> Result<Exit, RunError> {
@@ -129,7 +142,10 @@ pub async fn serve(
     let lifetime = Arc::new(Lifetime::default());
     let mut keeper = Keeper::start(&shared, &lifetime)?;
     let workers = Workers::start(&shared)?;
-    let view = ProxyView::new(Arc::clone(&shared), workers.clone(), lifetime);
+    let metrics = Arc::clone(&shared.metrics);
+    let reloader = Reloader::start(metrics, reloadables(&shared), reload::LOOK_EVERY)?;
+    let hang_up_reloader = reloader.clone();
+    let view = ProxyView::new(Arc::clone(&shared), workers.clone(), lifetime, reloader);
     let view = Arc::new(view);
     let mut tasks = JoinSet::new();
     let (metrics, events) = (Arc::clone(&shared.metrics), Arc::clone(&shared.events));
@@ -139,12 +155,14 @@ pub async fn serve(
     if let Some(keeper) = &mut keeper {
         keeper.settle().await;
     }
+    let mut ports = JoinSet::new();
     for (listener, door) in doors {
-        tasks.spawn(accept(Arc::clone(&shared), workers.clone(), listener, door));
+        ports.spawn(accept(Arc::clone(&shared), workers.clone(), listener, door));
     }
     tasks.spawn(sweep(Arc::clone(&shared)));
     tasks.spawn(watch_upstream(Arc::clone(&shared)));
-    tasks.spawn(watch_certificates(Arc::clone(&shared)));
+    tasks.spawn(tell_invalid_certificates(Arc::clone(&shared)));
+    tasks.spawn(reload_on(hang_ups, hang_up_reloader));
     view.started();
     let address = shared.config.listen;
     tracing::info!(%address, "clients are welcome");
@@ -154,8 +172,11 @@ pub async fn serve(
         metrics: Arc::clone(&shared.metrics),
     });
 
-    end().await;
-    let exit = drain(&shared, end).await;
+    tokio::select! {
+        () = end() => {}
+        () = shared.told_to_end.notified() => tracing::info!("told to end by the API"),
+    }
+    let exit = drain(&shared, &workers, ports, end).await;
     if let Some(keeper) = keeper {
         keeper.end(match exit {
             Exit::Drained => LAST_SNAPSHOT_MAX,
@@ -203,6 +224,24 @@ async fn bind(address: SocketAddr, flag: &str, admin: SocketAddr) -> Result<TcpL
         source,
         advice,
     })
+}
+
+/// What is read again while clients are served, each of its own accord.
+fn reloadables(shared: &Arc<Shared>) -> Vec<Box<dyn Reloadable>> {
+    let mut all: Vec<Box<dyn Reloadable>> = vec![Box::new(ConfigFile::new(shared))];
+    for certificates in Certificates::all(shared) {
+        all.push(Box::new(certificates));
+    }
+    all
+}
+
+/// Reads everything again whenever SIGHUP comes.
+async fn reload_on(hang_ups: Option<Signal>, reloader: Reloader) {
+    let Some(mut hang_ups) = hang_ups else { return };
+    while hang_ups.recv().await.is_some() {
+        // The log says what comes of it.
+        drop(reloader.ask());
+    }
 }
 
 /// Everything that sessions share, at its beginning, without TLS.
@@ -259,7 +298,7 @@ async fn accept(shared: Arc<Shared>, workers: Workers, listener: TcpListener, do
             }
         };
         let open = workers.connections();
-        if open >= shared.config.limits.connections {
+        if open >= shared.current().limits.connections {
             shared.too_many(open);
             continue;
         }
@@ -268,7 +307,7 @@ async fn accept(shared: Arc<Shared>, workers: Workers, listener: TcpListener, do
         if let Err(error) = client.set_nodelay(true) {
             tracing::debug!(%peer, %error, "cannot set TCP_NODELAY for a client");
         }
-        workers.give(client, door);
+        workers.give(&shared, client, door);
     }
 }
 
@@ -313,38 +352,18 @@ async fn watch_upstream(shared: Arc<Shared>) {
     }
 }
 
-/// Takes new certificates and CAs from their files. Their contents are
-/// compared: what a file system tells of changes misses how volumes of
-/// Kubernetes are replaced.
-async fn watch_certificates(shared: Arc<Shared>) {
-    let mut ticks = ticks(RELOAD_EVERY);
-    let mut told: Option<String> = None;
-    let mut told_invalid = Vec::new();
+/// Tells once of each certificate that is not valid any more, or not yet.
+async fn tell_invalid_certificates(shared: Arc<Shared>) {
+    let mut ticks = ticks(CERTIFICATES_EVERY);
+    let mut told = Vec::new();
     loop {
         ticks.tick().await;
         let invalid: Vec<_> = shared.tls.shown().invalid(SystemTime::now()).collect();
-        if invalid != told_invalid {
+        if invalid != told {
             for reason in &invalid {
                 tracing::error!(reason, "a certificate is not valid");
             }
-            told_invalid = invalid;
-        }
-        match shared.reload_tls() {
-            Ok(true) => {
-                tracing::info!("new certificates or CAs are in use for new connections");
-                told = None;
-            }
-            Ok(false) => told = None,
-            Err(error) => {
-                let reason = error.to_string();
-                if told.as_ref() != Some(&reason) {
-                    tracing::error!(
-                        reason,
-                        "new certificates or CAs cannot be used, the ones before stay"
-                    );
-                    told = Some(reason);
-                }
-            }
+            told = invalid;
         }
     }
 }
@@ -369,38 +388,4 @@ impl Signals {
             _ = self.interrupt.recv() => {}
         }
     }
-}
-
-/// Serves on, new connections too, until no client is left or the time is
-/// over: an application flushes its last messages after its own SIGTERM.
-async fn drain(shared: &Shared, mut end: impl AsyncFnMut()) -> Exit {
-    let open = || shared.metrics.client_connections.get();
-    let timeout = shared.config.drain_timeout;
-    shared.metrics.draining.set(1);
-    if open() > 0 {
-        tracing::info!(
-            connections = open(),
-            ?timeout,
-            "draining: clients are served until they hang up; a second signal ends at once"
-        );
-    }
-    let deadline = time::sleep(timeout);
-    tokio::pin!(deadline);
-    while open() > 0 {
-        tokio::select! {
-            () = shared.gone.notified() => {}
-            () = end() => return Exit::Forced,
-            () = &mut deadline => {
-                let connections = open();
-                shared.metrics.add_up();
-                let requests = shared.metrics.requests_in_flight.get();
-                tracing::warn!(connections, requests, "the time to drain is over, clients are cut");
-                let cut = u64::try_from(connections).unwrap_or(0);
-                let disconnects = &shared.metrics.client_disconnects;
-                disconnects.with(DisconnectCause::DrainTimeout).inc_by(cut);
-                return Exit::Drained;
-            }
-        }
-    }
-    Exit::Drained
 }

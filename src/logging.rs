@@ -6,6 +6,8 @@
 use std::env;
 use std::io::{self, IsTerminal};
 
+use std::sync::{Mutex, OnceLock, PoisonError};
+
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::{MakeWriter, fmt};
 
@@ -25,10 +27,39 @@ pub fn init(config: &LogConfig) {
         (true, false) => Look::Text,
         (true, true) => Look::Colour,
     };
-    let subscriber = subscriber(look, filter(&config.level), io::stderr);
+    let (subscriber, change) = subscriber(look, filter(&config.level), io::stderr);
     // Fails only when a test has set one already.
-    let _ = tracing::dispatcher::set_global_default(subscriber);
+    if tracing::dispatcher::set_global_default(subscriber).is_ok() {
+        let level = Mutex::new(config.level.clone());
+        LEVEL.get_or_init(|| Level { level, change });
+    }
 }
+
+/// What is logged now: a level, or directives; empty where nothing is.
+pub fn level() -> String {
+    let level = LEVEL.get().map(|known| &known.level);
+    let level = level.map(|level| level.lock().unwrap_or_else(PoisonError::into_inner));
+    level.map(|level| level.clone()).unwrap_or_default()
+}
+
+/// Logs by this level, or these directives, from now on. Which ones there are
+/// [`crate::config::parse_level`] says.
+pub fn set_level(level: &str) {
+    let Some(known) = LEVEL.get() else { return };
+    let mut shown = known.level.lock().unwrap_or_else(PoisonError::into_inner);
+    (known.change)(filter(level));
+    level.clone_into(&mut shown);
+}
+
+/// Changes what the log of this process lets through.
+static LEVEL: OnceLock<Level> = OnceLock::new();
+
+struct Level {
+    level: Mutex<String>,
+    change: Change,
+}
+
+type Change = Box<dyn Fn(EnvFilter) + Send + Sync>;
 
 #[derive(Clone, Copy)]
 enum Look {
@@ -41,20 +72,28 @@ fn filter(level: &str) -> EnvFilter {
     EnvFilter::builder().parse_lossy(level)
 }
 
-fn subscriber<W>(look: Look, filter: EnvFilter, writer: W) -> tracing::Dispatch
+/// What writes lines, and what changes its filter.
+fn subscriber<W>(look: Look, filter: EnvFilter, writer: W) -> (tracing::Dispatch, Change)
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let lines = fmt().with_env_filter(filter).with_writer(writer);
+    // Each kind of line has a handle of a type of its own.
+    macro_rules! finish {
+        ($lines:expr) => {{
+            let lines = $lines.with_filter_reloading();
+            let handle = lines.reload_handle();
+            let change: Change = Box::new(move |filter| {
+                // Fails only when the subscriber is gone, and with it the log.
+                let _ = handle.reload(filter);
+            });
+            (lines.finish().into(), change)
+        }};
+    }
     match look {
-        Look::Json => lines
-            .json()
-            .flatten_event(true)
-            .with_span_list(false)
-            .finish()
-            .into(),
-        Look::Text => lines.with_ansi(false).finish().into(),
-        Look::Colour => lines.with_ansi(true).finish().into(),
+        Look::Json => finish!(lines.json().flatten_event(true).with_span_list(false)),
+        Look::Text => finish!(lines.with_ansi(false)),
+        Look::Colour => finish!(lines.with_ansi(true)),
     }
 }
 
@@ -84,7 +123,7 @@ mod tests {
     fn lines_of(look: Look, level: &str, log: impl FnOnce()) -> String {
         let buffer = Buffer::default();
         let writer = buffer.clone();
-        let subscriber = subscriber(look, filter(level), move || writer.clone());
+        let (subscriber, _) = subscriber(look, filter(level), move || writer.clone());
         tracing::dispatcher::with_default(&subscriber, log);
         let bytes = buffer.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
@@ -118,6 +157,30 @@ mod tests {
         let line = lines_of(Look::Text, "info", record_gap);
         assert_eq!(line.matches('\n').count(), 1);
         assert!(!line.contains('\u{1b}'), "{line}");
+    }
+
+    #[test]
+    fn the_level_changes_while_it_logs() {
+        let buffer = Buffer::default();
+        let writer = buffer.clone();
+        let (subscriber, change) = subscriber(Look::Json, filter("error"), move || writer.clone());
+        let lines = || {
+            let bytes = buffer.0.lock().unwrap();
+            bytes.iter().filter(|byte| **byte == b'\n').count()
+        };
+        tracing::dispatcher::with_default(&subscriber, || {
+            record_gap();
+            assert_eq!(lines(), 0);
+            change(filter("warn"));
+            record_gap();
+            assert_eq!(lines(), 1);
+            change(filter("error,hapax::events=info"));
+            record_gap();
+            assert_eq!(lines(), 2);
+            change(filter("error"));
+            record_gap();
+            assert_eq!(lines(), 2);
+        });
     }
 
     #[test]

@@ -26,6 +26,9 @@ fn main() -> ExitCode {
         Command::Dev(args) => dev(&args),
         Command::Check(args) => ExitCode::from(check::command(*args, &mut io::stdout())),
         Command::Wait(args) => ExitCode::from(check::wait(&args)),
+        Command::Drain(args) => ask(async |out| client::drain(&args, out).await),
+        Command::Reload(args) => ask(async |out| client::reload(&args, out).await),
+        Command::LogLevel(args) => ask(async |out| client::log_level(&args, out).await),
         Command::Config(args) => match args.command {
             ConfigCommand::Print(args) => print_config(*args),
             ConfigCommand::Schema => show(format!("{:#}\n", schema::schema()).as_bytes()),

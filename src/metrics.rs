@@ -9,6 +9,7 @@ mod tally;
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
@@ -129,6 +130,14 @@ metrics! {
     snapshots_set_aside: IntCounter = "hapax_snapshots_set_aside_total",
     /// 1 after SIGTERM, while clients are served to their end. If it lasts, clients do not hang up.
     draining: IntGauge = "hapax_draining",
+    /// Requests without an answer that were cut when drain.timeout was over. Their clients send them again: give a longer drain.timeout, and the Pod a longer grace period.
+    drain_cut_requests: IntCounter = "hapax_drain_cut_requests_total",
+    /// Times that the configuration or a file it names was read again, by what came of it: invalid and refused changed nothing. The log line, and /api/v1/config, say what to correct.
+    config_reloads: Labelled<ReloadOutcome> = "hapax_config_reloads_total",
+    /// 0 while a file that is read again is invalid, or asks for what only a restart can change; hapax goes on as it was. Correct the file that the log names.
+    config_last_reload_successful: IntGauge = "hapax_config_last_reload_successful",
+    /// When everything that hapax reads was last read without an error, in seconds since 1970. Compare it with the time at which you changed a file.
+    config_last_reload_success: IntGauge = "hapax_config_last_reload_success_timestamp_seconds",
 }
 
 impl Metrics {
@@ -154,6 +163,11 @@ impl Metrics {
             self.limit_reached.with(Limit::Topics).inc();
         }
         topic
+    }
+
+    /// Changes how many topics are named; those that are named stay so.
+    pub fn name_topics(&self, max: usize) {
+        self.topics.max.store(max, Ordering::Relaxed);
     }
 
     /// The gauge of connections to a broker, `None` being a bootstrap server
@@ -472,6 +486,20 @@ labels! {
 }
 
 labels! {
+    /// What came of reading files again.
+    ReloadOutcome = "outcome" {
+        /// What changed holds now.
+        Applied = "applied",
+        /// They mean what they meant.
+        Unchanged = "unchanged",
+        /// They cannot be used; what was before holds.
+        Invalid = "invalid",
+        /// They change what only a restart can; what was before holds.
+        Refused = "refused",
+    }
+}
+
+labels! {
     /// Why a broker could not be reached.
     ConnectError = "cause" {
         /// The connection was refused.
@@ -714,7 +742,7 @@ struct Topics {
     missing_records: IntCounterVec,
     policy_violations: IntCounterVec,
     broker_errors: IntCounterVec,
-    max: usize,
+    max: AtomicUsize,
     by_name: Mutex<HashMap<Box<str>, Arc<TopicMetrics>>>,
 }
 
@@ -747,7 +775,7 @@ impl Topics {
                 "Sequence, epoch and fencing errors that brokers returned, by topic. Find the producer in /api/v1/events.",
                 &[TOPIC, SequenceError::NAME],
             ),
-            max,
+            max: AtomicUsize::new(max),
             by_name: Mutex::default(),
         }
     }
@@ -763,7 +791,10 @@ impl Topics {
             return (topic.clone(), false);
         }
         let named = by_name.len() - usize::from(by_name.contains_key(OTHER));
-        if named < self.max && name != OTHER && name.len() <= TOPIC_NAME_BYTES_MAX {
+        if named < self.max.load(Ordering::Relaxed)
+            && name != OTHER
+            && name.len() <= TOPIC_NAME_BYTES_MAX
+        {
             let topic = Arc::new(self.counters(name, totals));
             by_name.insert(name.into(), topic.clone());
             return (topic, false);
@@ -1021,6 +1052,9 @@ mod tests {
             "hapax_snapshots_set_aside_total",
             "hapax_snapshot_last_success_timestamp_seconds",
             "hapax_draining",
+            "hapax_drain_cut_requests_total",
+            r#"hapax_config_reloads_total{outcome="invalid"}"#,
+            r#"hapax_config_reloads_total{outcome="refused"}"#,
         ] {
             assert_eq!(value(&metrics, series), Some(0), "{series}");
         }
@@ -1110,6 +1144,31 @@ mod tests {
 
         let series = series_count(&metrics);
         assert!(series <= 2000, "{series} series");
+    }
+
+    #[test]
+    fn more_topics_can_be_named_and_fewer_leave_those_that_are() {
+        let metrics = Metrics::new(1);
+        let count = |name: &str| {
+            metrics
+                .tally()
+                .topic(&metrics.topic(name))
+                .batch(Verdict::Gap, 1)
+        };
+        let of = |topic: &str| {
+            let labels = format!(r#"{{topic="{topic}",verdict="gap"}}"#);
+            value(&metrics, &format!("hapax_produce_batches_total{labels}"))
+        };
+        ["a", "b"].into_iter().for_each(count);
+        metrics.name_topics(2);
+        ["b", "c"].into_iter().for_each(count);
+        metrics.name_topics(0);
+        ["a", "b", "d"].into_iter().for_each(count);
+        assert_eq!(
+            [of("a"), of("b"), of("c"), of("d")],
+            [Some(2), Some(2), None, None]
+        );
+        assert_eq!(of(OTHER), Some(3));
     }
 
     #[test]

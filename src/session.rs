@@ -10,6 +10,7 @@ mod alarm;
 mod end;
 mod identity;
 mod introduce;
+mod leave;
 mod moment;
 mod outbox;
 mod pipeline;
@@ -26,7 +27,7 @@ mod telling;
 mod told;
 mod topics;
 
-use crate::config::Mode;
+use crate::config::{Config, Mode};
 use crate::ids::{Epoch, NodeId, ProducerId, TopicKey};
 use crate::ledger::{Hasher, Ledger, Link, Producer, Realm};
 use crate::metrics::{Api, DisconnectCause, Outcome, Presence, Side, Tally};
@@ -36,6 +37,7 @@ use crate::window::Time;
 use alarm::Alarm;
 use end::{End, ORPHAN_PATIENCE};
 use identity::Authentication;
+use leave::Leaving;
 use moment::Moment;
 use outbox::{Outbox, Pass};
 use pipeline::{Owed, Pipeline, Reply};
@@ -61,6 +63,7 @@ use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 use topics::TopicCache;
 
+pub use leave::Stage;
 #[doc(hidden)]
 pub use pipeline::Pairing;
 use shared::Collecting;
@@ -103,6 +106,11 @@ struct Dry {
 /// One client connection and its broker connection.
 struct Session {
     shared: Arc<Shared>,
+    /// What the process was told to do, as of the newest wake-up.
+    config: Arc<Config>,
+    /// The version of `shared` that it knows of; at first none.
+    seen: Option<u32>,
+    leaving: Leaving,
     tally: Rc<Tally>,
     info: Arc<Info>,
     client: Stream,
@@ -202,14 +210,24 @@ async fn open(
         Door::Bootstrap(_) => shared.brokers.bootstrap(),
         Door::Broker(port) => shared.brokers.target(port),
     };
-    let upstream = match shared.dial(&target).await {
+    let dialled = tokio::select! {
+        biased;
+        dialled = shared.dial(&target) => dialled,
+        () = shared.cut() => {
+            shared.disconnected(DisconnectCause::DrainTimeout);
+            // Of what the client has said no more is known.
+            shared.metrics.drain_cut_requests.inc();
+            return None;
+        }
+    };
+    let upstream = match dialled {
         Ok(upstream) => upstream,
         Err(error) => {
             shared.cannot_dial(&target, info.client, &error);
             // Reset, as a broker's port is that nobody listens on: an end in
             // good order before the first answer tells franz-go that it should
             // speak TLS, and it gives its records up.
-            let _ = client.set_zero_linger();
+            let _ = client.tcp().set_zero_linger();
             shared.disconnected(DisconnectCause::Upstream);
             return None;
         }
@@ -246,12 +264,19 @@ async fn first_request(
 }
 
 async fn said_something(shared: &Shared, client: &mut Stream) -> Result<(), DisconnectCause> {
-    let patience = shared.config.timeouts.first_request;
-    match timers::timeout(patience, client.readable()).await {
-        Ok(Ok(true)) => Ok(()),
-        Ok(_) => Err(DisconnectCause::Client),
-        Err(_) => Err(DisconnectCause::Idle),
-    }
+    let patience = shared.current().timeouts.first_request;
+    let first = async {
+        tokio::select! {
+            biased;
+            said = client.readable() => match said {
+                Ok(true) => Ok(()),
+                Ok(false) | Err(_) => Err(DisconnectCause::Client),
+            },
+            cause = shared.end() => Err(cause),
+        }
+    };
+    let first = timers::timeout(patience, first).await;
+    first.unwrap_or(Err(DisconnectCause::Idle))
 }
 
 impl Session {
@@ -271,7 +296,10 @@ impl Session {
             .is_ok_and(|a| a.ip().to_canonical().is_loopback());
         let authentication = Authentication::new(loopback);
         let now = now(&shared.ledger);
+        let config = shared.current();
         Self {
+            seen: None,
+            leaving: Leaving::No,
             tally,
             realm: shared.ledger.realm(&authentication.identity()),
             link: shared.ledger.link(),
@@ -296,7 +324,8 @@ impl Session {
             runs,
             pipeline: Pipeline::default(),
             readback: None,
-            reads_log: shared.config.sequence.resolve && shared.config.mode != Mode::Observe,
+            reads_log: config.sequence.resolve && config.mode != Mode::Observe,
+            config,
             questions: 0,
             refused: Vec::new(),
             requests: 0,
@@ -323,11 +352,18 @@ impl Session {
         let _connected = Presence::of(&gauge);
         let end = poll_fn(|cx| self.poll(cx)).await;
         let unanswered = self.pipeline.len();
+        if matches!(end, End::Cut) {
+            self.count_cut();
+        }
         self.settle_all();
         self.tell(&end, unanswered);
         self.shared.disconnected(end.cause());
         match end {
             _ if self.orphan.is_some() => {}
+            End::Drained | End::Cut => {
+                self.last_bytes().await;
+                self.linger().await;
+            }
             End::ClientLost(_) => self.last_quiet_requests().await,
             End::Refused(_) => {
                 self.last_quiet_requests().await;
@@ -341,6 +377,11 @@ impl Session {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         // The runtime ends a long run of turns before the time can matter.
         self.look_at_clock();
+        if self.seen != Some(self.shared.version())
+            && let Some(end) = self.catch_up(cx)
+        {
+            return Poll::Ready(end);
+        }
         self.dry = Dry::default();
         self.runs.begin();
         loop {
@@ -402,7 +443,7 @@ impl Session {
             self.flush(cx)?;
         }
         let mut moved = false;
-        if !self.dry.client || !self.inbox.is_empty() {
+        if self.leaving != Leaving::Left && (!self.dry.client || !self.inbox.is_empty()) {
             moved |= self.turn_client(cx)?;
         }
         if !self.dry.upstream {
@@ -420,6 +461,9 @@ impl Session {
         }
         if self.client_eof {
             moved |= self.half_close(cx)?;
+        }
+        if self.leaving != Leaving::No {
+            moved |= self.leave()?;
         }
         Ok(moved)
     }
@@ -748,7 +792,7 @@ impl Session {
             None if !self.to_upstream.is_empty() => self.taken.max(self.heard),
             None => return None,
         };
-        let patience = timeout.unwrap_or_default() + self.shared.config.timeouts.upstream_response;
+        let patience = timeout.unwrap_or_default() + self.config.timeouts.upstream_response;
         Some((since.after(patience), Due::Response(patience)))
     }
 }

@@ -62,17 +62,24 @@ impl Tls {
         })
     }
 
-    /// Reads the files again, and takes what they say for connections that are
-    /// made from now on. Returns whether they say anything new; `false` costs
-    /// the reading. Each side is taken whole or stays as it was.
+    /// Reads the files for clients again, and takes what they say for
+    /// connections that are made from now on. Returns whether they say anything
+    /// new.
     ///
     /// # Errors
     ///
-    /// What is wrong with the files of a side, which goes on with what it has.
-    pub fn reload_if_changed(&self) -> Result<bool, LoadError> {
-        let upstream = self.upstream.as_ref().map_or(Ok(false), Side::reload);
-        let listen = self.listen.as_ref().map_or(Ok(false), Side::reload);
-        Ok(upstream? | listen?)
+    /// What is wrong with the files; all stays as it was.
+    pub fn reload_to_clients(&self) -> Result<bool, LoadError> {
+        self.listen.as_ref().map_or(Ok(false), Side::reload)
+    }
+
+    /// The same of those for brokers.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the files; all stays as it was.
+    pub fn reload_to_brokers(&self) -> Result<bool, LoadError> {
+        self.upstream.as_ref().map_or(Ok(false), Side::reload)
     }
 
     /// Until when what hapax shows is valid.

@@ -112,7 +112,7 @@ pub enum Mode {
 }
 
 /// The operator's choices that windows follow.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
     /// Whether hapax acts on what it sees.
     pub mode: Mode,

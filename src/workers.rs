@@ -45,7 +45,7 @@ impl Workers {
     }
 
     /// Hands a connection to the worker with the fewest.
-    pub fn give(&self, client: TcpStream, door: Door) {
+    pub fn give(&self, shared: &Shared, client: TcpStream, door: Door) {
         let Some(worker) = self
             .0
             .iter()
@@ -53,14 +53,15 @@ impl Workers {
         else {
             return;
         };
-        match client.into_std() {
-            Ok(client) => {
-                worker.connections.fetch_add(1, Ordering::Relaxed);
-                if worker.queue.send((client, door)).is_err() {
-                    tracing::error!("a worker is gone, client closed");
-                }
-            }
-            Err(error) => tracing::error!(%error, "cannot hand over a connection"),
+        let given = client.into_std().and_then(|client| {
+            worker.connections.fetch_add(1, Ordering::Relaxed);
+            worker.queue.send((client, door)).map_err(|_| {
+                worker.connections.fetch_sub(1, Ordering::Relaxed);
+                io::Error::other("a worker is gone")
+            })
+        });
+        if let Err(error) = given {
+            shared.not_taken_over(&error);
         }
     }
 
@@ -138,7 +139,7 @@ async fn work(
                     session::serve(shared, tally, client, door).await;
                 });
             }
-            Err(error) => tracing::error!(%error, "cannot take over a connection"),
+            Err(error) => shared.not_taken_over(&error),
         }
     }
 }
@@ -174,4 +175,70 @@ pub fn ticks(every: Duration) -> Interval {
     let mut ticks = timers::interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker(born: Instant, beat: u64) -> Worker {
+        Worker {
+            connections: Arc::default(),
+            beat: Arc::new(AtomicU64::new(beat)),
+            born,
+            queue: mpsc::unbounded_channel().0,
+        }
+    }
+
+    #[test]
+    fn one_worker_that_stands_still_is_enough() {
+        let minute = Duration::from_secs(60);
+        let Some(born) = Instant::now().checked_sub(minute) else {
+            panic!("this machine has just been started");
+        };
+        let moving = Workers(vec![worker(born, 60), worker(born, 59)].into());
+        assert!(moving.stalled() < Duration::from_secs(30));
+        for stuck in [[0, 60, 60], [60, 0, 60], [60, 60, 0]] {
+            let stuck = stuck.map(|beat| worker(born, beat));
+            assert!(Workers(stuck.into()).stalled() >= minute);
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_kept_busy_shows_no_progress_until_it_is_not() {
+        let (free, busy) = std_mpsc::channel::<()>();
+        let (beat, born) = (Arc::new(AtomicU64::new(0)), Instant::now());
+        let shown = Arc::clone(&beat);
+        let keeper = timers::keeper().unwrap();
+        let thread = thread::spawn(move || {
+            timers::keep_by(keeper);
+            let runtime = local_runtime().unwrap();
+            runtime.block_on(async {
+                let progress = tokio::task::spawn_local(show_progress(Arc::clone(&shown), born));
+                while shown.load(Ordering::Relaxed) == 0 {
+                    timers::interval(BEAT_EVERY).tick().await;
+                    tokio::task::yield_now().await;
+                }
+                // Nothing else of this thread runs meanwhile.
+                busy.recv().unwrap();
+                let then = shown.load(Ordering::Relaxed);
+                while shown.load(Ordering::Relaxed) == then {
+                    tokio::task::yield_now().await;
+                }
+                progress.abort();
+            });
+        });
+        while beat.load(Ordering::Relaxed) == 0 {
+            thread::yield_now();
+        }
+        // A whole beat would have come in this time.
+        let (wait, waited) = std_mpsc::channel::<()>();
+        let _ = waited.recv_timeout(3 * BEAT_EVERY);
+        drop(wait);
+        let stood = beat.load(Ordering::Relaxed);
+        assert!(born.elapsed().as_secs() > stood, "it showed progress");
+        free.send(()).unwrap();
+        thread.join().unwrap();
+        assert!(beat.load(Ordering::Relaxed) > stood);
+    }
 }

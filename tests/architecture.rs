@@ -45,8 +45,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "admin",
         &[
-            "cli", "config", "events", "ids", "metrics", "session", "snapshot", "window", "workers",
+            "cli", "config", "events", "ids", "logging", "metrics", "reload", "session",
+            "snapshot", "window", "workers",
         ],
+    ),
+    ("drain", &["config", "metrics", "session", "workers"]),
+    (
+        "reload",
+        &["config", "logging", "metrics", "session", "window"],
     ),
     (
         "check",
@@ -57,8 +63,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "listen",
         &[
-            "admin", "config", "events", "ledger", "metrics", "ports", "session", "snapshot",
-            "tls", "upstream", "window", "workers",
+            "admin", "config", "drain", "events", "ledger", "metrics", "ports", "reload",
+            "session", "snapshot", "tls", "upstream", "window", "workers",
         ],
     ),
 ];
@@ -186,4 +192,22 @@ fn pure_modules_touch_nothing() {
         }
     }
     assert!(seen >= 15, "the pure modules are not where they were");
+}
+
+/// What a reload changes is not read from what the process began with.
+#[test]
+fn what_can_change_is_read_from_what_holds_now() {
+    let sections = ["limits", "timeouts", "policies", "drain", "log", "metrics"];
+    for (path, code) in read_all() {
+        let code: String = code.chars().filter(|c| !c.is_whitespace()).collect();
+        // `self` is what all sessions share, in one source.
+        let owner = match &*path {
+            "src/session/shared.rs" => "self",
+            _ => "shared",
+        };
+        for section in sections {
+            let old = format!("{owner}.config.{section}");
+            assert!(!code.contains(&old), "{path} reads {old}");
+        }
+    }
 }

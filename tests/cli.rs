@@ -3,8 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 
 use clap::CommandFactory;
@@ -34,8 +37,20 @@ fn expect(output: &Output, code: i32, said: &str) {
 }
 
 /// On free ports, before an upstream that is not there.
-const RUN: &str = "run --upstream 127.0.0.1:9 --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 \
-                   --log-format json";
+fn run() -> String {
+    format!(
+        "run --upstream 127.0.0.1:9 --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 \
+         --broker-ports {} --log-format json",
+        broker_port()
+    )
+}
+
+/// A range of one port that is free.
+fn broker_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    format!("{port}-{port}")
+}
 
 /// A running hapax, ended when it is dropped.
 struct Running {
@@ -45,7 +60,7 @@ struct Running {
 
 impl Running {
     fn start() -> Self {
-        Self::of(&mut hapax(RUN))
+        Self::of(&mut hapax(&run()))
     }
 
     fn of(command: &mut Command) -> Self {
@@ -62,6 +77,13 @@ impl Running {
             process,
             admin: admin.unwrap(),
         }
+    }
+}
+
+impl Running {
+    /// How it ended, once it has.
+    fn ended(mut self) -> Option<i32> {
+        self.process.wait().unwrap().code()
     }
 }
 
@@ -119,7 +141,10 @@ fn every_descriptor_that_the_system_gives_is_used() {
     let program = env!("CARGO_BIN_EXE_hapax");
     let limited = |limit: &str| {
         let mut shell = Command::new("bash");
-        shell.args(["-c", &format!("ulimit {limit} 300; exec {program} {RUN}")]);
+        shell.args([
+            "-c",
+            &format!("ulimit {limit} 300; exec {program} {}", run()),
+        ]);
         shell
     };
     let hapax = Running::of(&mut limited("-Sn"));
@@ -137,6 +162,85 @@ fn every_descriptor_that_the_system_gives_is_used() {
     assert!(short.unwrap().unwrap().contains("\"descriptors\":300"));
     hapax.kill().unwrap();
     hapax.wait().unwrap();
+}
+
+/// As many containers run it: some uid, a root that is read only, and nothing
+/// but `HAPAX_` variables. A file that it wrote to would kill it (`ulimit -f`).
+#[test]
+fn any_user_may_run_it_from_its_variables_where_nothing_can_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("hapax");
+    std::fs::copy(env!("CARGO_BIN_EXE_hapax"), &program).unwrap();
+    for path in [folder.path(), &*program] {
+        std::fs::set_permissions(path, Permissions::from_mode(0o555)).unwrap();
+    }
+    let mut command = Command::new("bash");
+    let run = format!("ulimit -f 0; exec {} run", program.display());
+    command
+        .args(["-c", &run])
+        .env_clear()
+        .current_dir(folder.path())
+        .envs([
+            ("HAPAX_UPSTREAM", "127.0.0.1:9"),
+            ("HAPAX_LISTEN", "127.0.0.1:0"),
+            ("HAPAX_BROKER_PORTS", &broker_port()),
+            ("HAPAX_ADMIN_LISTEN", "127.0.0.1:0"),
+            ("HAPAX_LOG_FORMAT", "json"),
+            // What other programs read.
+            ("RUST_LOG", "trace"),
+            ("HOME", "/nowhere"),
+            ("TMPDIR", "/nowhere"),
+        ]);
+    if rustix::process::geteuid().is_root() {
+        command.uid(54_321).gid(54_321);
+    }
+    let running = Running::of(&mut command);
+    let status = format!("/proc/{}/status", running.process.id());
+    let status = std::fs::read_to_string(status).unwrap();
+    let mut uids = status.lines().filter_map(|line| line.strip_prefix("Uid:"));
+    assert!(
+        !uids
+            .next()
+            .unwrap()
+            .split_whitespace()
+            .any(|uid| uid == "0"),
+        "{status}"
+    );
+    let admin = &running.admin;
+    check(&format!("wait --max 20s --admin {admin}"), 0, "");
+    check(&format!("log-level --admin {admin}"), 0, "info");
+    check(
+        &format!("drain --max 20s --admin {admin}"),
+        0,
+        "connections open: 0",
+    );
+    assert_eq!(running.ended(), Some(0));
+}
+
+/// The kernel ignores signals to PID 1 that it does not handle itself.
+#[test]
+fn as_pid_1_it_reads_again_on_sighup_and_drains_on_sigterm() {
+    let program = env!("CARGO_BIN_EXE_hapax");
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child", program]);
+    command.env_clear().args(run().split_whitespace());
+    let running = Running::of(&mut command);
+    let unshare = running.process.id();
+    let children = format!("/proc/{unshare}/task/{unshare}/children");
+    let pid = std::fs::read_to_string(children).unwrap().trim().to_owned();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mut pids = status
+        .lines()
+        .filter_map(|line| line.strip_prefix("NSpid:"));
+    assert!(pids.next().unwrap().ends_with("\t1"), "{status}");
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &pid]).status().unwrap();
+        assert!(sent.success());
+    };
+    signal("-HUP");
+    check(&format!("wait --max 20s --admin {}", running.admin), 0, "");
+    signal("-TERM");
+    assert_eq!(running.ended(), Some(0));
 }
 
 #[test]
@@ -274,7 +378,15 @@ fn config_print_warns_of_an_unknown_variable_too() {
 
 #[test]
 fn nobody_at_the_admin_address_is_one_line_and_exit_1() {
-    for command in ["producers", "events", "events --follow"] {
+    for command in [
+        "producers",
+        "events",
+        "events --follow",
+        "drain",
+        "reload",
+        "log-level",
+        "log-level debug",
+    ] {
         let output = hapax(&format!("{command} --admin 127.0.0.1:1"))
             .output()
             .unwrap();
@@ -301,6 +413,11 @@ fn the_commands_ask_a_running_hapax() {
     expect(&output, 0, "");
     assert!(output.stdout.is_empty());
     check(&format!("events --admin {admin}"), 0, "");
+    check(&format!("log-level --admin {admin}"), 0, "info");
+    check(&format!("log-level warn --admin {admin}"), 0, "warn");
+    check(&format!("log-level --admin {admin}"), 0, "warn");
+    check(&format!("reload --admin {admin}"), 0, "nothing changed");
+    check("log-level loud", 64, "`loud`");
     check("version", 0, "hapax 0");
     check("version --json", 0, r#""revision":"#);
 }

@@ -7,18 +7,18 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper::{Request, Response, header};
+use hyper::{Method, Request, Response, header};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::ProducerRow;
-use crate::cli::{EventsArgs, ProducersArgs, WaitArgs};
+use crate::cli::{DrainArgs, EventsArgs, LogLevelArgs, ProducersArgs, ReloadArgs, WaitArgs};
 use crate::config::{HostPort, printable};
 
 /// Prints the producers of a running hapax.
@@ -50,6 +50,55 @@ pub async fn events(args: &EventsArgs, out: &mut impl Write) -> Result<(), Clien
     if events.is_empty() && !args.client.json && io::stderr().is_terminal() {
         eprintln!("no events yet");
     }
+    Ok(())
+}
+
+/// Tells a running hapax to end, and waits for that as long as it is told to.
+pub async fn drain(args: &DrainArgs, out: &mut impl Write) -> Result<(), ClientError> {
+    let admin = &args.asked.admin;
+    let told: Drained = post(admin, "/api/v1/drain", &Value::Null).await?;
+    writeln!(
+        out,
+        "hapax at {admin} ends; connections open: {}",
+        told.connections
+    )?;
+    let started = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    while started.elapsed() < args.max {
+        if let Err(ClientError::Unreachable { .. }) = probe(admin, Wanted::Started).await {
+            return Ok(());
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+    match args.max.is_zero() {
+        true => Ok(()),
+        false => Err(ClientError::Remains {
+            admin: admin.clone(),
+            max: args.max,
+        }),
+    }
+}
+
+/// Lets a running hapax read its configuration again.
+pub async fn reload(args: &ReloadArgs, out: &mut impl Write) -> Result<(), ClientError> {
+    let reloaded: Reloaded = post(&args.asked.admin, "/api/v1/reload", &Value::Null).await?;
+    match reloaded.changed.as_slice() {
+        [] => writeln!(out, "nothing changed")?,
+        changed => writeln!(out, "changed: {}", printable(&changed.join(", ")))?,
+    }
+    Ok(())
+}
+
+/// Shows what a running hapax logs, or changes it.
+pub async fn log_level(args: &LogLevelArgs, out: &mut impl Write) -> Result<(), ClientError> {
+    let admin = &args.asked.admin;
+    let path = "/api/v1/log-level";
+    let LogLevel { level } = match &args.level {
+        None => fetch(admin, path).await?,
+        Some(level) => post(admin, path, &json!({ "level": level })).await?,
+    };
+    writeln!(out, "{}", printable(&level))?;
     Ok(())
 }
 
@@ -86,6 +135,16 @@ pub enum ClientError {
         /// What it said.
         sentence: String,
     },
+    /// It was told to end and has not.
+    #[error(
+        "hapax at {admin} is still there after {max:?}: clients are connected, or its drain.timeout is longer"
+    )]
+    Remains {
+        /// Where.
+        admin: HostPort,
+        /// How long that was waited for.
+        max: Duration,
+    },
     /// The stream of events ended.
     #[error("hapax at {0} ended the stream: it has stopped")]
     Ended(HostPort),
@@ -104,6 +163,21 @@ impl ClientError {
 #[derive(Deserialize)]
 struct Producers {
     producers: Vec<ProducerRow>,
+}
+
+#[derive(Deserialize)]
+struct Drained {
+    connections: u64,
+}
+
+#[derive(Deserialize)]
+struct Reloaded {
+    changed: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct LogLevel {
+    level: String,
 }
 
 #[derive(Deserialize)]
@@ -146,6 +220,18 @@ async fn fetch<T: for<'de> Deserialize<'de>>(
     path: &str,
 ) -> Result<T, ClientError> {
     let response = request(admin, path, "application/json").await?;
+    let body = body(admin, response).await?;
+    serde_json::from_slice(&body).map_err(|error| broken(admin, error))
+}
+
+async fn post<T: for<'de> Deserialize<'de>>(
+    admin: &HostPort,
+    path: &str,
+    asked: &Value,
+) -> Result<T, ClientError> {
+    let asked = Bytes::from(asked.to_string());
+    let response = send(admin, Method::POST, path, "application/json", asked).await?;
+    let response = accepted(admin, response).await?;
     let body = body(admin, response).await?;
     serde_json::from_slice(&body).map_err(|error| broken(admin, error))
 }
@@ -216,7 +302,7 @@ pub async fn probe(admin: &HostPort, wanted: Wanted) -> Result<Option<String>, C
         Wanted::Started => "/startupz",
         Wanted::Ready => "/readyz",
     };
-    let response = send(admin, path, "application/json").await?;
+    let response = send(admin, Method::GET, path, "application/json", Bytes::new()).await?;
     let passes = response.status().is_success();
     let body = body(admin, response).await?;
     let health: Health = serde_json::from_slice(&body).map_err(|error| broken(admin, error))?;
@@ -249,7 +335,15 @@ async fn request(
     path: &str,
     accept: &str,
 ) -> Result<Response<Incoming>, ClientError> {
-    let response = send(admin, path, accept).await?;
+    let response = send(admin, Method::GET, path, accept, Bytes::new()).await?;
+    accepted(admin, response).await
+}
+
+/// The response, unless it is a refusal.
+async fn accepted(
+    admin: &HostPort,
+    response: Response<Incoming>,
+) -> Result<Response<Incoming>, ClientError> {
     let status = response.status();
     if status.is_success() {
         return Ok(response);
@@ -271,8 +365,10 @@ fn sentence(body: &[u8]) -> String {
 
 async fn send(
     admin: &HostPort,
+    method: Method,
     path: &str,
     accept: &str,
+    body: Bytes,
 ) -> Result<Response<Incoming>, ClientError> {
     let (stream, address) = connect(admin).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
@@ -280,10 +376,12 @@ async fn send(
         .map_err(|error| broken(admin, error))?;
     tokio::spawn(connection);
     // The address, not the name: whatever name was typed, it is not rebound.
-    let request = Request::get(path)
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
         .header(header::HOST, address.to_string())
         .header(header::ACCEPT, accept)
-        .body(Empty::<Bytes>::new())
+        .body(Full::new(body))
         .map_err(|error| broken(admin, error))?;
     timeout(ANSWER_WAIT, sender.send_request(request))
         .await

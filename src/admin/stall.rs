@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -10,19 +11,23 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
+use super::places::Activity;
+
 /// The socket, and since when it takes no bytes.
 pub(super) struct StallGuard {
     stream: TcpStream,
     patience: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
+    activity: Arc<Activity>,
 }
 
 impl StallGuard {
-    pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
+    pub(super) fn new(stream: TcpStream, patience: Duration, activity: Arc<Activity>) -> Self {
         Self {
             stream,
             patience,
             stalled: None,
+            activity,
         }
     }
 
@@ -34,6 +39,7 @@ impl StallGuard {
         let written = write(Pin::new(&mut self.stream), context);
         if written.is_ready() {
             self.stalled = None;
+            self.activity.see();
             return written;
         }
         let patience = self.patience;
@@ -53,7 +59,12 @@ impl AsyncRead for StallGuard {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.activity.see();
+        }
+        read
     }
 }
 

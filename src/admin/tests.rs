@@ -14,6 +14,10 @@ use crate::metrics::GapKind;
 struct Fixed {
     health: Mutex<Health>,
     metrics: Mutex<Option<Arc<Metrics>>>,
+    /// What comes of reading files again.
+    report: Mutex<Option<Report>>,
+    /// How often it was told to end.
+    drains: Mutex<usize>,
 }
 
 impl View for Fixed {
@@ -76,7 +80,21 @@ impl View for Fixed {
         ConfigPage {
             config: json!({ "workers": 3 }),
             origins: json!({ "workers": "flag --workers" }),
+            reload: None,
         }
+    }
+
+    fn reload(&self) -> oneshot::Receiver<Report> {
+        let (answer, answered) = oneshot::channel();
+        if let Some(report) = self.report.lock().unwrap().clone() {
+            answer.send(report).unwrap();
+        }
+        answered
+    }
+
+    fn drain(&self) -> usize {
+        *self.drains.lock().unwrap() += 1;
+        3
     }
 
     fn refresh_gauges(&self) {
@@ -186,13 +204,6 @@ impl Stream {
     }
 }
 
-/// Gives every other task of the test, and the sockets, that many turns.
-async fn turns(turns: usize) {
-    for _ in 0..turns {
-        tokio::task::yield_now().await;
-    }
-}
-
 /// What a command prints, line by line.
 struct Lines(tokio::sync::mpsc::UnboundedSender<String>);
 
@@ -272,7 +283,7 @@ async fn lists_are_json_and_bounded() {
     assert_eq!(config["config"]["workers"], 3);
     assert_eq!(config["origins"]["workers"], "flag --workers");
     let (_, index) = world.ask("GET /", LOCAL).await;
-    for path in OPEN_PATHS.iter().chain(&API_PATHS) {
+    for path in OPEN_PATHS.iter().chain(&API_PATHS).chain(&WRITE_PATHS) {
         assert!(index.contains(path), "{path}");
     }
 }
@@ -304,6 +315,9 @@ async fn what_cannot_be_answered_is_refused_with_a_sentence() {
         ("POST /metrics", 405),
         ("HEAD /livez", 405),
         ("DELETE /api/v1/producers", 405),
+        ("GET /api/v1/drain", 405),
+        ("GET /api/v1/reload", 405),
+        ("DELETE /api/v1/log-level", 405),
         ("GET /api/v1/producers?limit=x", 400),
         ("GET /api/v1/producers?limit=-1", 400),
         ("GET /api/v1/events?after=", 400),
@@ -473,21 +487,199 @@ async fn whoever_reads_nothing_is_gone() {
 }
 
 #[tokio::test]
-async fn connections_wait_for_a_place_and_get_it() {
+async fn whoever_is_silent_for_longest_makes_room_and_followers_stay() {
     let world = World::new(ApiAccess::Loopback).await;
+    let mut streams = Vec::new();
+    for _ in 0..FOLLOWERS_MAX {
+        let mut stream = world.follow("").await;
+        stream.until(": events of hapax").await;
+        streams.push(stream);
+    }
     let mut held = Vec::new();
-    for _ in 0..CONNECTIONS_MAX {
+    for _ in 0..3 * CONNECTIONS_MAX {
         held.push(world.send("").await);
     }
-    let waiting = world.status("GET /metrics", LOCAL);
-    tokio::pin!(waiting);
-    tokio::select! {
-        biased;
-        _ = &mut waiting => panic!("65 connections at a time"),
-        () = turns(1000) => {}
+    // Where nobody made room these would wait for the header's time.
+    for _ in 0..10 {
+        assert_eq!(world.status("GET /livez", LOCAL).await, 503);
     }
-    held.pop();
-    assert_eq!(waiting.await, 200);
+    let ended = held[0].read(&mut [0; 1]).await;
+    assert!(matches!(ended, Ok(0) | Err(_)), "the first one has gone");
+    world.record(1);
+    for stream in &mut streams {
+        stream.until("id: 1\n").await;
+    }
+}
+
+/// A POST with this body and these header lines.
+impl World {
+    async fn post(&self, path: &str, headers: &str, body: &str) -> (u16, Value) {
+        let headers = format!("{headers}Content-Length: {}\r\n", body.len());
+        let line = format!("POST {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n{body}");
+        let mut stream = self.send(&line).await;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, serde_json::from_str(body).unwrap())
+    }
+}
+
+#[tokio::test]
+async fn a_post_drains_and_says_how_many_are_served() {
+    let world = World::new(ApiAccess::Loopback).await;
+    let (status, told) = world.post("/api/v1/drain", LOCAL, "").await;
+    assert_eq!(status, 202);
+    assert_eq!(told, json!({ "draining": true, "connections": 3 }));
+    assert_eq!(*world.view.drains.lock().unwrap(), 1);
+}
+
+#[tokio::test]
+async fn only_a_page_of_hapax_itself_may_write() {
+    for api in [ApiAccess::Loopback, ApiAccess::Any] {
+        let world = World::new(api).await;
+        for (headers, status) in [
+            ("Host: localhost:9180\r\n", 202),
+            (
+                "Host: 127.0.0.1:9180\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://127.0.0.1:9180\r\n",
+                202,
+            ),
+            ("Host: localhost:9180\r\nSec-Fetch-Site: none\r\n", 202),
+            (
+                "Host: localhost:9180\r\nSec-Fetch-Site: cross-site\r\n",
+                403,
+            ),
+            ("Host: localhost:9180\r\nSec-Fetch-Site: same-site\r\n", 403),
+            (
+                "Host: localhost:9180\r\nSec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n",
+                403,
+            ),
+            (
+                "Host: localhost:9180\r\nOrigin: http://evil.example\r\n",
+                403,
+            ),
+            // Another program on this machine shows this page.
+            (
+                "Host: localhost:9180\r\nOrigin: http://localhost:3000\r\n",
+                403,
+            ),
+            ("Host: localhost:9180\r\nOrigin: null\r\n", 403),
+            ("Host: evil.example:9180\r\n", 403),
+            ("Host: localhost\r\nHost: evil.example\r\n", 403),
+            ("Host: localhost.evil.example\r\n", 403),
+        ] {
+            let before = *world.view.drains.lock().unwrap();
+            let (got, _) = world.post("/api/v1/drain", headers, "").await;
+            assert_eq!(got, status, "{api:?} {headers}");
+            let drained = *world.view.drains.lock().unwrap() - before;
+            assert_eq!(drained, usize::from(status == 202), "{api:?} {headers}");
+        }
+    }
+}
+
+#[test]
+fn nobody_beyond_loopback_may_write() {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::HOST, HeaderValue::from_static("localhost"));
+    for (peer, refused) in [
+        ("127.0.0.1", false),
+        ("::1", false),
+        ("::ffff:127.0.0.1", false),
+        ("10.0.0.9", true),
+        ("::ffff:10.0.0.9", true),
+    ] {
+        let refusal = write_refusal(peer.parse().unwrap(), &headers);
+        assert_eq!(refusal.is_some(), refused, "{peer}");
+    }
+    let nameless = write_refusal(Ipv4Addr::LOCALHOST.into(), &HeaderMap::new());
+    assert!(nameless.is_some(), "whoever says no Host is refused");
+}
+
+#[tokio::test]
+async fn a_level_that_is_none_is_refused_and_a_body_is_bounded() {
+    let world = World::new(ApiAccess::Loopback).await;
+    let path = "/api/v1/log-level";
+    let (status, told) = world.post(path, LOCAL, r#"{"level": "debug"}"#).await;
+    assert_eq!((status, told), (200, json!({ "level": "debug" })));
+    for body in ["", "debug", "[]", r#"{"level": 3}"#, r#"{"level": "loud"}"#] {
+        let (status, told) = world.post(path, LOCAL, body).await;
+        assert_eq!(status, 400, "{body}");
+        assert!(told["error"].is_string(), "{body}");
+    }
+    let (status, _) = world
+        .post(path, LOCAL, &" ".repeat(BODY_BYTES_MAX + 1))
+        .await;
+    assert_eq!(status, 413);
+    // Announced and not sent: nobody waits for it.
+    let large = format!("GET /livez HTTP/1.1\r\n{LOCAL}Content-Length: 1000000000\r\n\r\n");
+    let mut stream = world.send(&large).await;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+}
+
+#[tokio::test]
+async fn reading_again_says_what_changed_or_what_is_wrong() {
+    let world = World::new(ApiAccess::Loopback).await;
+    let report = Report {
+        successful: true,
+        at_unix_seconds: 1,
+        changed: vec!["log.level".to_owned()],
+        errors: Vec::new(),
+        refused: Vec::new(),
+    };
+    let set = |report: Option<Report>| *world.view.report.lock().unwrap() = report;
+    set(Some(report.clone()));
+    let (status, told) = world.post("/api/v1/reload", LOCAL, "").await;
+    assert_eq!((status, &told["changed"][0]), (200, &json!("log.level")));
+    set(Some(Report {
+        successful: false,
+        errors: vec!["a".to_owned()],
+        refused: vec!["b".to_owned()],
+        ..report
+    }));
+    let (status, told) = world.post("/api/v1/reload", LOCAL, "").await;
+    assert_eq!((status, &told["error"]), (422, &json!("a; b")));
+    assert_eq!(told["report"]["refused"][0], "b");
+    set(None);
+    let (status, _) = world.post("/api/v1/reload", LOCAL, "").await;
+    assert_eq!(status, 503);
+}
+
+#[tokio::test]
+async fn no_page_may_frame_embed_or_keep_an_answer() {
+    let world = World::new(ApiAccess::Loopback).await;
+    for path in ["/", "/metrics", "/livez", "/api/v1/config", "/nothing"] {
+        let (head, _) = world.ask(&format!("GET {path}"), LOCAL).await;
+        for header in [
+            "content-security-policy: default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+            "x-content-type-options: nosniff",
+            "cache-control: no-store",
+            "referrer-policy: no-referrer",
+            "cross-origin-resource-policy: same-origin",
+        ] {
+            assert!(head.contains(header), "{path}: {head}");
+        }
+        assert!(
+            !head.to_lowercase().contains("access-control-allow"),
+            "{head}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn whoever_says_nothing_after_an_answer_is_gone_too() {
+    let patience = Patience {
+        header: Duration::from_millis(50),
+        ..PATIENCE
+    };
+    let world = World::with_patience(ApiAccess::Loopback, patience).await;
+    let mut stream = world
+        .send(&format!("GET /livez HTTP/1.1\r\n{LOCAL}\r\n"))
+        .await;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
 }
 
 #[tokio::test]

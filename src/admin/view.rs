@@ -2,6 +2,7 @@
 
 use super::{BrokerRow, ConfigPage, ConnectionRow, Health, ProducerRow, Reason, TotalsPage, View};
 
+use crate::reload::{Reloader, Report};
 use crate::session::{Info, Shared};
 use crate::snapshot::Lifetime;
 use crate::window::Time;
@@ -9,6 +10,7 @@ use crate::workers::Workers;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 /// How long a worker may make no progress before the process counts as dead.
 const STALLED_MAX: Duration = Duration::from_secs(10);
@@ -24,25 +26,32 @@ const FACT_BYTES: usize = 53;
 pub struct ProxyView {
     shared: Arc<Shared>,
     workers: Workers,
-    started: AtomicBool,
+    bound: AtomicBool,
     lifetime: Arc<Lifetime>,
+    reloader: Reloader,
 }
 
 impl ProxyView {
     /// A view of a proxy that has not bound its ports yet.
     #[must_use]
-    pub fn new(shared: Arc<Shared>, workers: Workers, lifetime: Arc<Lifetime>) -> Self {
+    pub fn new(
+        shared: Arc<Shared>,
+        workers: Workers,
+        lifetime: Arc<Lifetime>,
+        reloader: Reloader,
+    ) -> Self {
         Self {
             shared,
             workers,
-            started: AtomicBool::new(false),
+            bound: AtomicBool::new(false),
             lifetime,
+            reloader,
         }
     }
 
     /// Every port is bound.
     pub fn started(&self) {
-        self.started.store(true, Ordering::Relaxed);
+        self.bound.store(true, Ordering::Relaxed);
     }
 
     fn now(&self) -> Time {
@@ -52,7 +61,10 @@ impl ProxyView {
 
 impl View for ProxyView {
     fn health(&self) -> Health {
-        let started = self.started.load(Ordering::Relaxed);
+        let bound = self.bound.load(Ordering::Relaxed);
+        // Both stay true once they are.
+        let reached = !self.shared.config.require_upstream || self.shared.reached();
+        let started = bound && reached;
         let stalled = self.workers.stalled();
         let live = stalled < STALLED_MAX;
         let reachable = self.shared.reachable();
@@ -63,7 +75,12 @@ impl View for ProxyView {
                 reasons.push(Reason { check, message });
             }
         };
-        reason(!started, "listeners", "not every port is bound yet".into());
+        reason(!bound, "listeners", "not every port is bound yet".into());
+        reason(
+            !reached,
+            "startup",
+            "startup.requireUpstream is set, and no broker has been reached yet".into(),
+        );
         reason(
             !live,
             "workers",
@@ -77,7 +94,7 @@ impl View for ProxyView {
         reason(
             draining,
             "draining",
-            "SIGTERM came; clients are served to their end".into(),
+            "hapax was told to end; clients are served to their end".into(),
         );
         Health {
             started,
@@ -145,11 +162,21 @@ impl View for ProxyView {
     }
 
     fn config(&self) -> ConfigPage {
-        let settings = &self.shared.config.settings;
+        let settings = &self.shared.current().settings;
         ConfigPage {
             config: settings.to_json(),
             origins: settings.origins(),
+            reload: self.reloader.newest(),
         }
+    }
+
+    fn reload(&self) -> oneshot::Receiver<Report> {
+        self.reloader.ask()
+    }
+
+    fn drain(&self) -> usize {
+        self.shared.told_to_end.notify_one();
+        self.workers.connections()
     }
 
     fn refresh_gauges(&self) {

@@ -153,7 +153,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::{ApiAccess, Limits, LogFormat, Mode, SequenceConfig, Timeouts};
+    use crate::config::{
+        ApiAccess, DrainConfig, DrainUntil, Limits, LogFormat, Mode, SequenceConfig, Timeouts,
+    };
 
     fn config(flags: &str) -> Result<Config, String> {
         let args = RunArgs::from_flags(flags.split_whitespace());
@@ -204,7 +206,13 @@ mod tests {
             upstream_response: secs(60),
         };
         assert_eq!(config.timeouts, timeouts);
-        assert_eq!(config.drain_timeout, secs(25));
+        let drain = DrainConfig {
+            until: DrainUntil::Connections,
+            timeout: secs(25),
+            min_delay: Duration::ZERO,
+        };
+        assert_eq!(config.drain, drain);
+        assert!(!config.require_upstream);
         assert_eq!(config.metrics_max_topics, 50);
         assert_eq!(config.admin.listen.to_string(), "127.0.0.1:9180");
         assert_eq!(config.admin.api, ApiAccess::Loopback);
@@ -222,7 +230,7 @@ mod tests {
              --listen-advertised-host me --broker-ports 100-200 --listen-node-slots 1=100,70000=200 \
              --upstream-address-map x:1=y:2,z=w --sequence-shield45 \
              --sequence-absorb-transactional=true --workers 3 --admin-api any --log-format json \
-             --log-level info,hapax::session=debug --drain-timeout 0",
+             --log-level info,hapax::session=debug --drain-timeout 0 --drain-until requests",
         )
         .unwrap();
         assert_eq!(config.upstream.len(), 3);
@@ -231,7 +239,8 @@ mod tests {
         assert_eq!(config.address_map.reach("z", 9), ("w".to_owned(), 9));
         assert!(config.sequence.shield45 && config.sequence.absorb_transactional);
         assert_eq!(config.workers, 3);
-        assert_eq!(config.drain_timeout, Duration::ZERO);
+        assert_eq!(config.drain.timeout, Duration::ZERO);
+        assert_eq!(config.drain.until, DrainUntil::Requests);
     }
 
     #[test]

@@ -67,6 +67,9 @@ fn comment(key: &Key) -> Vec<String> {
             lines.push(format!("- {}: {help}.", choice.get_name()));
         }
     }
+    if key.changes_at_run_time() {
+        lines.push("Takes effect while hapax runs, for open connections too.".to_owned());
+    }
     lines.push(format!("--{}, {}", key.flag, key.variable()));
     lines
 }

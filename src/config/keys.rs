@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
-use super::{ApiAccess, LogFormat, Mode};
+use super::{ApiAccess, DrainUntil, LogFormat, Mode};
 
 /// One configuration key.
 #[derive(Debug)]
@@ -372,7 +372,32 @@ pub static KEYS: &[Key] = &[
         heading: LIMITS,
         kind: Kind::Time,
         default: "25s",
-        doc: "How long SIGTERM waits for clients to hang up.",
+        doc: "How long SIGTERM waits for clients; those that are left are cut.",
+    },
+    Key {
+        path: "drain.until",
+        flag: "drain-until",
+        heading: OPERATION,
+        kind: Kind::Choice(choices::<DrainUntil>),
+        default: "connections",
+        doc: "What SIGTERM serves to its end.",
+    },
+    Key {
+        path: "drain.minDelay",
+        flag: "drain-min-delay",
+        heading: OPERATION,
+        kind: Kind::Time,
+        default: "0s",
+        doc: "How long everything goes on as before after SIGTERM, but for /readyz, so that a load \
+              balancer or a late application notices; a part of drain.timeout.",
+    },
+    Key {
+        path: "startup.requireUpstream",
+        flag: "startup-require-upstream",
+        heading: OPERATION,
+        kind: Kind::Switch,
+        default: "false",
+        doc: "Whether /startupz also waits until a broker has been reached once.",
     },
     Key {
         path: "admin.listen",
@@ -450,6 +475,35 @@ pub static KEYS: &[Key] = &[
     },
 ];
 
+/// Keys that take effect while hapax runs, for open connections too, when the
+/// file says something else than it did.
+const AT_RUN_TIME: &[&str] = &[
+    "sequence.ttl",
+    "sequence.holdMax",
+    "sequence.shield45",
+    "sequence.absorbTransactional",
+    "sequence.resolve",
+    "sequence.resolveTimeout",
+    "sequence.resolveBytes",
+    "sequence.brokerProducerExpiry",
+    "policies",
+    "limits.connections",
+    "limits.frameBytes",
+    "limits.orphans",
+    "limits.resolves",
+    "limits.inFlight",
+    "limits.collectedBytes",
+    "timeouts.firstRequest",
+    "timeouts.connect",
+    "timeouts.tls",
+    "timeouts.upstreamResponse",
+    "drain.timeout",
+    "drain.until",
+    "drain.minDelay",
+    "metrics.maxTopics",
+    "log.level",
+];
+
 const ADDRESSES: &str = "Addresses";
 const TLS: &str = "TLS";
 const SEQUENCES: &str = "Sequences";
@@ -465,6 +519,12 @@ impl Key {
     /// The key at this path of the file.
     pub fn at(path: &str) -> Option<&'static Self> {
         KEYS.iter().find(|key| key.path == path)
+    }
+
+    /// Whether a change of it in the file takes effect while hapax runs; any
+    /// other one is refused until a restart.
+    pub fn changes_at_run_time(&self) -> bool {
+        AT_RUN_TIME.contains(&self.path)
     }
 
     /// Its environment variable.
@@ -619,6 +679,27 @@ mod tests {
                 }
             }
             assert_eq!(key.flag, kebab);
+        }
+    }
+
+    #[test]
+    fn what_changes_at_run_time_is_a_key() {
+        for path in AT_RUN_TIME {
+            assert!(Key::at(path).is_some(), "{path}");
+        }
+    }
+
+    /// What a secret is belongs into a file of its own: what a key holds is
+    /// shown by `/api/v1/config`, `hapax config print` and errors.
+    #[test]
+    fn no_key_holds_a_secret() {
+        for key in KEYS {
+            let name = key.path.to_lowercase();
+            let secret = ["password", "secret", "token", "credential", "privatekey"];
+            let secret = secret.iter().any(|word| name.contains(word)) || name.ends_with("key");
+            let elsewhere = ["file", "url", "endpoint", "expiry", "timeout"];
+            let elsewhere = elsewhere.iter().any(|end| name.ends_with(end));
+            assert!(!secret || elsewhere, "{} would hold a secret", key.path);
         }
     }
 

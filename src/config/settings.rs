@@ -17,8 +17,8 @@ use super::file::{self, FileError};
 use super::keys::{KEYS, Key, Kind};
 use super::value::{FromValue, Value};
 use super::{
-    AddressMap, AdminConfig, CertificateFiles, Config, Conflict, Limits, ListenTls, LogConfig,
-    ParseError, SequenceConfig, StateConfig, Timeouts, UpstreamTls,
+    AddressMap, AdminConfig, CertificateFiles, Config, Conflict, DrainConfig, Limits, ListenTls,
+    LogConfig, ParseError, SequenceConfig, StateConfig, Timeouts, UpstreamTls,
 };
 use crate::policy::Policies;
 
@@ -27,8 +27,10 @@ use crate::policy::Policies;
 pub struct Settings {
     /// One for each key of the table, in its order.
     all: Arc<[Setting]>,
-    /// The file that was read, as it was named.
-    file: Option<Arc<str>>,
+    /// The file that was read.
+    file: Option<Arc<Path>>,
+    /// The same, as it is shown.
+    file_name: Option<Arc<str>>,
 }
 
 /// What one key is set to.
@@ -98,10 +100,7 @@ pub fn settle(sources: Sources<'_>) -> (Settings, Vec<ConfigError>) {
     // A variable that is empty is as one that is not set.
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
     let file = file.or_else(|| variable(FILE_VARIABLE).map(PathBuf::from));
-    let mut levels = Levels {
-        all: KEYS.iter().map(default_of).collect(),
-        errors: Vec::new(),
-    };
+    let mut levels = Levels::defaults();
     if let Some(path) = &file {
         levels.read_file(path);
     }
@@ -115,12 +114,7 @@ pub fn settle(sources: Sources<'_>) -> (Settings, Vec<ConfigError>) {
     for (key, value) in flags {
         levels.set(key, value, Origin::Flag(key.flag));
     }
-    levels.check_ranges();
-    let settings = Settings {
-        all: levels.all.into(),
-        file: file.map(|path| path.to_string_lossy().into()),
-    };
-    (settings, levels.errors)
+    levels.settled(file.map(Into::into))
 }
 
 /// The levels so far, from the lowest on.
@@ -130,6 +124,23 @@ struct Levels {
 }
 
 impl Levels {
+    fn defaults() -> Self {
+        Self {
+            all: KEYS.iter().map(default_of).collect(),
+            errors: Vec::new(),
+        }
+    }
+
+    fn settled(mut self, file: Option<Arc<Path>>) -> (Settings, Vec<ConfigError>) {
+        self.check_ranges();
+        let settings = Settings {
+            all: self.all.into(),
+            file_name: file.as_ref().map(|path| path.to_string_lossy().into()),
+            file,
+        };
+        (settings, self.errors)
+    }
+
     fn set(&mut self, key: &'static Key, value: Value, origin: Origin) {
         let found = self.all.iter_mut();
         let mut found = found.filter(|setting| setting.key.path == key.path);
@@ -224,7 +235,37 @@ impl Settings {
 
     /// The file that was read, as it was named.
     pub fn file(&self) -> Option<&str> {
+        self.file_name.as_deref()
+    }
+
+    /// The file that was read.
+    pub fn path(&self) -> Option<&Path> {
         self.file.as_deref()
+    }
+
+    /// What they are now that the file may say something else, and what is
+    /// wrong with it. Flags and variables are those that they were.
+    pub fn read_again(&self) -> (Self, Vec<ConfigError>) {
+        let mut levels = Levels::defaults();
+        if let Some(path) = &self.file {
+            levels.read_file(path);
+        }
+        for setting in self.iter() {
+            if let Origin::Environment(_) | Origin::Flag(_) = setting.origin {
+                let Setting { key, value, origin } = setting.clone();
+                levels.set(key, value, origin);
+            }
+        }
+        levels.settled(self.file.clone())
+    }
+
+    /// What is another value in `newer`, as it was and as it is there.
+    pub fn changes<'s>(
+        &'s self,
+        newer: &'s Self,
+    ) -> impl Iterator<Item = (&'s Setting, &'s Setting)> {
+        let pairs = self.iter().zip(newer.iter());
+        pairs.filter(|(before, after)| before.value.to_json() != after.value.to_json())
     }
 
     fn at(&self, path: &str) -> &Setting {
@@ -307,7 +348,12 @@ impl Settings {
                 tls: self.get("timeouts.tls"),
                 upstream_response: self.get("timeouts.upstreamResponse"),
             },
-            drain_timeout: self.get("drain.timeout"),
+            drain: DrainConfig {
+                until: self.choice("drain.until"),
+                timeout: self.get("drain.timeout"),
+                min_delay: self.get("drain.minDelay"),
+            },
+            require_upstream: self.get("startup.requireUpstream"),
             metrics_max_topics: self.get("metrics.maxTopics"),
             admin: AdminConfig {
                 listen: self.get("admin.listen"),

@@ -51,6 +51,10 @@ pub(super) enum End {
     UnknownVersion { api: &'static str, version: i16 },
     #[error("refused what cannot be answered: {0}")]
     Refused(&'static str),
+    #[error("hapax ends, and every request is answered")]
+    Drained,
+    #[error("the time that hapax had to end is over")]
+    Cut,
     #[error("the broker of the client's port is known by now, and it is not this one")]
     Misled,
 }
@@ -63,7 +67,9 @@ impl End {
             Self::ClientClosed
             | Self::ClientLost(_)
             | Self::UnknownVersion { .. }
-            | Self::Refused(_) => Side::Client,
+            | Self::Refused(_)
+            | Self::Drained
+            | Self::Cut => Side::Client,
             Self::UpstreamClosed
             | Self::UpstreamLost(_)
             | Self::UpstreamSilent(_)
@@ -95,6 +101,8 @@ impl End {
             | Self::Unpaired(_)
             | Self::UnknownVersion { .. } => DisconnectCause::Protocol,
             Self::Refused(_) => DisconnectCause::Policy,
+            Self::Drained => DisconnectCause::Drain,
+            Self::Cut => DisconnectCause::DrainTimeout,
         }
     }
 }
@@ -115,7 +123,7 @@ impl Session {
         if !worth_it {
             return false;
         }
-        let Some(presence) = self.shared.orphan() else {
+        let Some(presence) = self.shared.orphan(self.config.limits.orphans) else {
             self.shared.metrics.limit_reached.with(Limit::Orphans).inc();
             return false;
         };
@@ -238,7 +246,7 @@ impl Session {
         match end {
             End::ClientLost(_) if end.is_of_tls() => Some(Matter::ClientTls(self.info.client.ip())),
             End::UpstreamLost(_) if end.is_of_tls() => Some(Matter::BrokerLost(self.node)),
-            End::ClientClosed | End::ClientLost(_) | End::Misled => None,
+            End::ClientClosed | End::ClientLost(_) | End::Misled | End::Drained | End::Cut => None,
             End::UpstreamClosed | End::UpstreamLost(_) if unanswered == 0 => None,
             End::UpstreamClosed | End::UpstreamLost(_) | End::UpstreamSilent(_) => {
                 Some(Matter::BrokerLost(self.node))

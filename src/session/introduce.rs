@@ -20,7 +20,7 @@ impl Shared {
     /// Where no sound answer comes in time; what was learned by then stays.
     pub async fn introduce(&self, topics: &[String]) -> Result<(), ProbeError> {
         let upstream = self.dial(&self.brokers.bootstrap()).await?;
-        let mut broker = Conversation::new(upstream, self.config.timeouts.connect);
+        let mut broker = Conversation::new(upstream, self.current().timeouts.connect);
         let offered = broker.api_versions().await?;
         let offered = offered.iter().find(|api| api.api_key == api::METADATA);
         let Some(version) = offered.map(|api| api.max.min(metadata::NEWEST)) else {

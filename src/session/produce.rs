@@ -16,11 +16,12 @@ use super::shared::Shared;
 use super::telling::forwarded;
 use super::topics::Named;
 use super::{Blocked, FIRST_PART, Session};
+use crate::config::Mode;
 use crate::ids::ProducerId;
 use crate::ledger::{Hasher, Link, Producer, Ticket, WindowKey};
 use crate::metrics::{self, Api, Limit, Presence, Side};
 use crate::policy::Requirements;
-use crate::window::{Ack, Acks, Action, Arrival, Mode, Verdict};
+use crate::window::{Ack, Acks, Action, Arrival, Verdict};
 use crate::wire::batch::{Batch, Odd, Tracked};
 use crate::wire::header::{self, RequestHead};
 use crate::wire::produce::{self, Answer, Front, Sink, TopicRef, Walk};
@@ -222,7 +223,9 @@ impl Session {
     /// streams, and what is found later is forwarded.
     fn may_collect(&mut self, frame: Frame<'_>) -> bool {
         if self.collecting.is_none() {
-            self.collecting = self.shared.collect(frame.len);
+            self.collecting = self
+                .shared
+                .collect(frame.len, self.config.limits.collected_bytes);
         }
         self.collecting.is_some()
     }
@@ -341,7 +344,7 @@ impl Session {
 
     /// Whether the rest of a large request may be judged as it passes.
     fn may_stream(&mut self, parts: &[Part]) -> bool {
-        if self.shared.ledger.rules().mode == Mode::Observe || self.authentication.pending() {
+        if self.config.mode == Mode::Observe || self.authentication.pending() {
             return true;
         }
         // Before its first batch nobody knows whose request it is.
@@ -487,7 +490,7 @@ impl Session {
 
     fn hold(&mut self, terms: Terms) {
         self.blocked = Some(Blocked::Held);
-        let patience = self.shared.config.sequence.hold_max.min(terms.timeout / 4);
+        let patience = self.config.sequence.hold_max.min(terms.timeout / 4);
         let deadline = self.now.after(patience);
         match &mut self.held {
             Some(held) if self.now >= held.deadline => held.deadline = deadline,

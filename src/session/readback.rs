@@ -209,7 +209,7 @@ impl Session {
     }
 
     fn budget(&self, timeout: Duration) -> Budget {
-        let sequence = &self.shared.config.sequence;
+        let sequence = &self.config.sequence;
         Budget {
             deadline: self.now.after(sequence.resolve_timeout.min(timeout / 4)),
             bytes: sequence.resolve_bytes,
@@ -232,7 +232,8 @@ impl Session {
         let from = self.shared.ledger.whereabouts(key, &batch);
         let scan = Scan::new(batch, from, newest, budget.bytes);
         let in_time = self.may_read_back() && self.now < budget.deadline;
-        let turn = in_time.then(|| self.shared.read_log()).flatten();
+        let limit = self.config.limits.resolves;
+        let turn = in_time.then(|| self.shared.read_log(limit)).flatten();
         let (Some(turn), Next::Ask(question)) = (turn, scan.first()) else {
             return self.conclude(key, retry, Finding::GaveUp);
         };

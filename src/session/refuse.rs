@@ -10,10 +10,11 @@ use super::telling::records;
 use super::told::Matter;
 use super::topics::Named;
 use super::{Blocked, Session};
+use crate::config::Mode;
 use crate::events::{Event, Kind};
 use crate::metrics::{self, FencedBy};
 use crate::policy::{Requirement, Requirements};
-use crate::window::{Acks, Action, Class, INVALID_PRODUCER_EPOCH, Mode, Verdict};
+use crate::window::{Acks, Action, Class, INVALID_PRODUCER_EPOCH, Verdict};
 use crate::wire::batch::{Batch, Odd};
 use crate::wire::header::RequestHead;
 use crate::wire::produce;
@@ -90,7 +91,7 @@ fn granted(acks: Option<Acks>) -> Requirements {
 
 impl Session {
     pub(super) fn enforces(&self) -> bool {
-        self.shared.ledger.rules().mode == Mode::Enforce
+        self.config.mode == Mode::Enforce
     }
 
     /// Whether no policy can refuse what has yet to be seen of a request of so
@@ -101,7 +102,7 @@ impl Session {
         topic: Option<&Named>,
         terms: Terms,
     ) -> bool {
-        let policies = &self.shared.config.policies;
+        let policies = &self.config.policies;
         if !self.enforces() || policies.is_empty() {
             return true;
         }

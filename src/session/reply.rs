@@ -147,7 +147,7 @@ impl Session {
             .front()
             .is_some_and(|owed| matches!(owed.reply, Reply::Token));
         let min = if token { 0 } else { frame::MIN_RESPONSE };
-        let limit = self.shared.config.limits.frame_bytes;
+        let limit = self.config.limits.frame_bytes;
         let len = frame::length(*prefix, min, limit)
             .map_err(|error| self.shared.bad_frame(Side::Upstream, pass.rest(), error))?;
         if token {

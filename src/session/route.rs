@@ -86,7 +86,7 @@ impl Session {
         self.inbox_wanted = 0;
         let was_full = self.blocked.take() == Some(Blocked::Full);
         let routed = self.route_frames(pass, waker);
-        let limit = self.shared.config.limits.in_flight;
+        let limit = self.config.limits.in_flight;
         if self.pipeline.len() >= limit && self.blocked == Some(Blocked::Full) && !was_full {
             self.shared
                 .metrics
@@ -142,7 +142,7 @@ impl Session {
         let Some((prefix, rest)) = rest.split_first_chunk::<PREFIX>() else {
             return Ok(false);
         };
-        let limit = self.shared.config.limits.frame_bytes;
+        let limit = self.config.limits.frame_bytes;
         let token = self.authentication.expects_bare_token(rest);
         let min = if token { 0 } else { frame::MIN_REQUEST };
         let len = frame::length(*prefix, min, limit)
@@ -151,7 +151,7 @@ impl Session {
         if rest.len() < first_part && !self.may_begin(rest, len) {
             return Ok(self.want(first_part));
         }
-        if self.pipeline.len() >= self.shared.config.limits.in_flight {
+        if self.pipeline.len() >= self.config.limits.in_flight {
             self.blocked = Some(Blocked::Full);
             return Ok(false);
         }

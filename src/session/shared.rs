@@ -6,6 +6,7 @@ use crate::ids::{NodeId, TopicKey};
 use crate::ledger::{Identity, Ledger, Realm};
 use crate::metrics::{BadFrame, ConnectError, DisconnectCause, Limit, Metrics, Presence, Side};
 use crate::session::end::End;
+use crate::session::leave::Stage;
 use crate::session::told::{Matter, Told, several};
 use crate::timers::timeout;
 use crate::tls::{HandshakeError, LoadError, Reason, Stream, Tls};
@@ -13,12 +14,14 @@ use crate::upstream::{Broker, Brokers, DialError, Dialler, Learned, Own, ProbeEr
 use crate::window::Time;
 use crate::wire::frame::{FrameError, Stranger};
 use dashmap::DashMap;
+use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// The port that a client came in by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,8 +44,18 @@ impl Door {
 
 /// What all sessions share.
 pub struct Shared {
-    /// What the process was told to do.
+    /// What the process was told to do when it began. What can change since
+    /// is read from [`Shared::current`].
     pub config: Config,
+    /// What it is told to do now.
+    current: RwLock<Arc<Config>>,
+    /// How often `current` or `stage` has changed: what a session compares,
+    /// once in a wake-up.
+    version: AtomicU32,
+    /// How far the process is on its way to its end.
+    stage: watch::Sender<Stage>,
+    /// Notified when somebody asks for the end.
+    pub told_to_end: Notify,
     /// All windows.
     pub ledger: Ledger,
     /// The slot table.
@@ -62,6 +75,8 @@ pub struct Shared {
     collected: AtomicUsize,
     /// Whether the last attempt to reach a broker succeeded.
     reachable: AtomicBool,
+    /// Whether one ever has.
+    reached: AtomicBool,
     told: Told,
     /// Records that are older, in milliseconds since 1970, may make a broker
     /// forget their producer at once.
@@ -97,6 +112,10 @@ impl Shared {
         tls: Tls,
     ) -> Self {
         let shared = Self {
+            current: RwLock::new(Arc::new(config.clone())),
+            version: AtomicU32::new(0),
+            stage: watch::Sender::new(Stage::Serving),
+            told_to_end: Notify::new(),
             config,
             ledger,
             brokers,
@@ -108,6 +127,7 @@ impl Shared {
             sessions_made: AtomicU64::new(0),
             collected: AtomicUsize::new(0),
             reachable: AtomicBool::new(false),
+            reached: AtomicBool::new(false),
             told: Told::default(),
             old_before: AtomicI64::new(i64::MIN),
             reading: AtomicUsize::new(0),
@@ -119,17 +139,18 @@ impl Shared {
         shared
     }
 
-    /// Takes new certificates and CAs, where their files have changed: see
-    /// [`Tls::reload_if_changed`].
+    /// Takes new certificates and CAs, where the files of a side have changed.
     ///
     /// # Errors
     ///
     /// What is wrong with the files; hapax goes on with what it has.
-    pub fn reload_tls(&self) -> Result<bool, LoadError> {
-        let reloaded = self.tls.reload_if_changed();
-        // Of two sides one may be new although the other one fails.
+    pub fn reload_tls(&self, side: Side) -> Result<bool, LoadError> {
+        let reloaded = match side {
+            Side::Client => self.tls.reload_to_clients(),
+            Side::Upstream => self.tls.reload_to_brokers(),
+        }?;
         self.show_certificates();
-        reloaded
+        Ok(reloaded)
     }
 
     fn show_certificates(&self) {
@@ -146,11 +167,74 @@ impl Shared {
         }
     }
 
+    /// What the process is told to do now.
+    #[must_use]
+    pub fn current(&self) -> Arc<Config> {
+        let current = self.current.read();
+        Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Tells all sessions to do something else from their next request on.
+    pub fn change(&self, config: Config) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(config);
+        drop(current);
+        self.version.fetch_add(1, Ordering::Release);
+        self.see_time();
+    }
+
+    /// How often there was news for sessions.
+    pub(super) fn version(&self) -> u32 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// How far the process is on its way to its end.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        *self.stage.borrow()
+    }
+
+    /// Takes the process on, on its way to its end.
+    pub fn enter(&self, stage: Stage) {
+        self.stage.send_replace(stage);
+        self.version.fetch_add(1, Ordering::Release);
+        self.nudge();
+    }
+
+    /// Wakes every session, so that it looks at the stage. One that comes just
+    /// now may miss it: while it matters, call it again.
+    pub fn nudge(&self) {
+        for info in &self.sessions {
+            if let Some(waker) = info.waker.get() {
+                waker.wake_by_ref();
+            }
+        }
+    }
+
+    /// Waits until sessions are cut.
+    pub(super) async fn cut(&self) {
+        let mut stage = self.stage.subscribe();
+        // The stages last as long as everything that is shared.
+        let _ = stage.wait_for(|stage| *stage == Stage::Cut).await;
+    }
+
+    /// Waits until sessions are to end; returns why.
+    pub(super) async fn end(&self) -> DisconnectCause {
+        let mut stage = self.stage.subscribe();
+        let stage = stage.wait_for(|stage| *stage != Stage::Serving).await;
+        match stage.as_deref() {
+            Ok(Stage::Cut) => DisconnectCause::DrainTimeout,
+            // The stages last as long as everything that is shared.
+            Ok(Stage::Serving | Stage::Leaving) | Err(_) => DisconnectCause::Drain,
+        }
+    }
+
     /// Looks at the clock on the wall, by which brokers forget producers. Call
     /// it every few seconds.
     pub fn see_time(&self) {
-        let sequence = &self.config.sequence;
+        let sequence = &self.current().sequence;
         if !sequence.resolve {
+            self.old_before.store(i64::MIN, Ordering::Relaxed);
             return;
         }
         let expiry = sequence.broker_producer_expiry;
@@ -167,11 +251,11 @@ impl Shared {
         self.old_before.load(Ordering::Relaxed)
     }
 
-    /// One more connection reads a log back, if that is allowed.
-    pub(super) fn read_log(self: &Arc<Self>) -> Option<Reads> {
+    /// One more connection reads a log back, if there are fewer than `limit`.
+    pub(super) fn read_log(self: &Arc<Self>, limit: usize) -> Option<Reads> {
         let before = self.reading.fetch_add(1, Ordering::Relaxed);
         let reads = Reads(Arc::clone(self));
-        if before < self.config.limits.resolves {
+        if before < limit {
             return Some(reads);
         }
         self.metrics.limit_reached.with(Limit::Resolves).inc();
@@ -194,7 +278,7 @@ impl Shared {
 
     /// Speaks TLS with a client, where it has to.
     pub(super) async fn welcome(&self, client: TcpStream) -> Result<Stream, Unwelcome> {
-        let after = self.config.timeouts.tls;
+        let after = self.current().timeouts.tls;
         match timeout(after, self.tls.accept(client)).await {
             Ok(welcomed) => welcomed.map_err(Unwelcome::Tls),
             Err(_) => Err(Unwelcome::Silent(after)),
@@ -224,8 +308,9 @@ impl Shared {
     ///
     /// Those of [`Dialler::dial`].
     pub async fn dial(&self, target: &Target) -> Result<Stream, DialError> {
+        let config = self.current();
         let dialler = Dialler {
-            timeouts: &self.config.timeouts,
+            timeouts: &config.timeouts,
             own: &self.own,
             tls: &self.tls,
         };
@@ -233,11 +318,11 @@ impl Shared {
         match (target.node, &dialled) {
             (None, Err(_)) => {
                 self.brokers.bootstrap_failed();
-                self.reachable.store(false, Ordering::Relaxed);
+                self.found(false);
             }
             // Whether what took the connection is a Kafka, the probe finds out.
             (None, Ok(_)) | (Some(_), Err(_)) => {}
-            (Some(_), Ok(_)) => self.reachable.store(true, Ordering::Relaxed),
+            (Some(_), Ok(_)) => self.found(true),
         }
         dialled
     }
@@ -256,11 +341,25 @@ impl Shared {
             return Ok(());
         }
         let asked = match self.dial(&self.brokers.bootstrap()).await {
-            Ok(upstream) => ask(upstream, self.config.timeouts.connect).await,
+            Ok(upstream) => ask(upstream, self.current().timeouts.connect).await,
             Err(error) => Err(error.into()),
         };
-        self.reachable.store(asked.is_ok(), Ordering::Relaxed);
+        self.found(asked.is_ok());
         asked
+    }
+
+    /// A broker could, or could not, be reached.
+    fn found(&self, reachable: bool) {
+        self.reachable.store(reachable, Ordering::Relaxed);
+        if reachable {
+            self.reached.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a broker was ever reached.
+    #[must_use]
+    pub fn reached(&self) -> bool {
+        self.reached.load(Ordering::Relaxed)
     }
 
     /// Whether a broker could be reached when that was tried last.
@@ -332,6 +431,14 @@ impl Shared {
         }
     }
 
+    /// A client was closed because the system gives no room for it.
+    pub fn not_taken_over(&self, error: &io::Error) {
+        if let Some(repeated) = self.may_tell(Matter::NotTakenOver) {
+            let repeated = several(repeated);
+            tracing::error!(%error, repeated, "a connection cannot be served, client closed");
+        }
+    }
+
     /// The port that clients are told for a broker; 0 where none is left,
     /// which no client can mistake for a broker.
     pub(super) fn port_for(&self, node: NodeId, host: &str, port: u16) -> u16 {
@@ -340,10 +447,15 @@ impl Shared {
             Learned::Exhausted(news) => {
                 if news {
                     self.metrics.broker_slots_exhausted.inc();
+                }
+                // Ids may change with every answer of an upstream gone wrong.
+                if news && let Some(repeated) = self.may_tell(Matter::NoPort) {
+                    let repeated = several(repeated);
                     tracing::error!(
                         %node,
                         host,
                         port,
+                        repeated,
                         "no port left for this broker: widen --broker-ports; clients cannot reach it"
                     );
                 }
@@ -366,16 +478,16 @@ impl Shared {
         ip.to_string().into()
     }
 
-    /// Counts an orphan session, if another one is allowed.
-    pub(super) fn orphan(&self) -> Option<Presence> {
+    /// Counts an orphan session, if there are fewer than `limit`.
+    pub(super) fn orphan(&self, limit: usize) -> Option<Presence> {
         let gauge = &self.metrics.orphan_sessions;
-        let limit = i64::try_from(self.config.limits.orphans).unwrap_or(i64::MAX);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         (gauge.get() < limit).then(|| Presence::of(gauge))
     }
 
-    /// Sets room aside for a request that is to be collected, if there is any.
-    pub(super) fn collect(self: &Arc<Self>, bytes: usize) -> Option<Collecting> {
-        let limit = self.config.limits.collected_bytes;
+    /// Sets room aside for a request that is to be collected, if there is any
+    /// within `limit`.
+    pub(super) fn collect(self: &Arc<Self>, bytes: usize, limit: usize) -> Option<Collecting> {
         let before = self.collected.fetch_add(bytes, Ordering::Relaxed);
         let room = Collecting {
             shared: Arc::clone(self),
@@ -466,8 +578,12 @@ pub struct Info {
     pub held: AtomicBool,
     /// Whether the client is gone and only acknowledgements are awaited.
     pub orphan: AtomicBool,
+    /// Whether it was counted as cut.
+    pub(super) cut: AtomicBool,
     /// When it came.
     pub since: Instant,
+    /// What wakes it, once it has said something.
+    pub(super) waker: OnceLock<Waker>,
 }
 
 impl Info {
@@ -484,7 +600,9 @@ impl Info {
             in_flight: AtomicUsize::new(0),
             held: AtomicBool::new(false),
             orphan: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
             since: Instant::now(),
+            waker: OnceLock::new(),
         }
     }
 
@@ -499,6 +617,12 @@ impl Info {
 }
 
 impl Info {
+    /// Whether it was counted as cut, or has no client that could be.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Relaxed) || self.orphan.load(Ordering::Relaxed)
+    }
+
     /// Shows where the session stands, each time that it waits.
     pub(super) fn show(&self, requests: u64, in_flight: usize) {
         self.requests.store(requests, Ordering::Relaxed);

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 const TELL_EVERY: Duration = Duration::from_secs(5);
 /// How much is remembered; what is beyond it is counted by metrics alone.
 const KEYS_MAX: usize = 1024;
+/// How often anything is told in [`TELL_EVERY`]: clients may have as many
+/// addresses as they like.
+const LINES_MAX: u32 = 200;
 
 /// What may repeat.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -34,13 +37,25 @@ pub(super) enum Matter {
     Policy(IpAddr, Option<TopicKey>),
     /// There are too many connections.
     Full,
+    /// The system does not let a connection be served.
+    NotTakenOver,
+    /// No port is left for a broker.
+    NoPort,
     /// The upstream is a cluster that it was not before.
     OtherCluster,
 }
 
 /// What was told lately.
 #[derive(Default)]
-pub(super) struct Told(Mutex<HashMap<Matter, Telling>>);
+pub(super) struct Told(Mutex<Tellings>);
+
+#[derive(Default)]
+struct Tellings {
+    of: HashMap<Matter, Telling>,
+    /// When the time began in which no more than [`LINES_MAX`] are told, and
+    /// how many were.
+    all: Option<(Instant, u32)>,
+}
 
 struct Telling {
     /// When the time began in which it may be told a few times.
@@ -60,9 +75,10 @@ impl Matter {
             | Self::BrokerStranger(_)
             | Self::ClientStranger(..)
             | Self::Full
+            | Self::NotTakenOver
             | Self::OtherCluster => 1,
             Self::BrokerLost(_) | Self::Policy(..) | Self::ClientTls(_) => 3,
-            Self::BrokerSpeech(_) | Self::ClientSpeech(_) => 10,
+            Self::BrokerSpeech(_) | Self::ClientSpeech(_) | Self::NoPort => 10,
         }
     }
 }
@@ -72,14 +88,20 @@ impl Told {
     /// since it was told last, this time not counted.
     pub(super) fn may_tell(&self, matter: Matter, now: Instant) -> Option<u64> {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let over = |t: &Telling| now.saturating_duration_since(t.since) >= TELL_EVERY;
-        if told.len() >= KEYS_MAX && !told.contains_key(&matter) {
-            told.retain(|_, telling| !over(telling));
-            if told.len() >= KEYS_MAX {
+        let Tellings { of, all } = &mut *told;
+        let passed = |since: Instant| now.saturating_duration_since(since) >= TELL_EVERY;
+        let over = |t: &Telling| passed(t.since);
+        if of.len() >= KEYS_MAX && !of.contains_key(&matter) {
+            of.retain(|_, telling| !over(telling));
+            if of.len() >= KEYS_MAX {
                 return None;
             }
         }
-        let telling = told.entry(matter).or_insert(Telling {
+        let (_, lines) = match all {
+            Some(all) if !passed(all.0) => all,
+            all => all.insert((now, 0)),
+        };
+        let telling = of.entry(matter).or_insert(Telling {
             since: now,
             times: 0,
             left_out: 0,
@@ -88,11 +110,12 @@ impl Told {
             telling.since = now;
             telling.times = 0;
         }
-        if telling.times >= matter.times_max() {
+        if telling.times >= matter.times_max() || *lines >= LINES_MAX {
             telling.left_out += 1;
             return None;
         }
         telling.times += 1;
+        *lines += 1;
         Some(std::mem::take(&mut telling.left_out))
     }
 }
@@ -131,7 +154,8 @@ mod tests {
         let start = Instant::now();
         let client = |n: u32| Matter::ClientSpeech(IpAddr::from(n.to_be_bytes()));
         let lines = (0..5000).filter_map(|n| told.may_tell(client(n), start));
-        assert_eq!(lines.count(), KEYS_MAX);
+        assert_eq!(lines.count(), LINES_MAX as usize);
+        assert_eq!(told.0.lock().unwrap().of.len(), KEYS_MAX);
         assert_eq!(told.may_tell(client(9999), start), None);
         assert_eq!(told.may_tell(client(9999), start + TELL_EVERY), Some(0));
     }

@@ -95,7 +95,7 @@ impl Session {
     /// What the policies ask of a topic. Where only its id is known, they may
     /// ask for more than is certain.
     fn asked(&self, topic: TopicRef<'_>, key: Option<TopicKey>, known: &Topic) -> Asked {
-        let policies = &self.shared.config.policies;
+        let policies = &self.config.policies;
         let id = match topic {
             _ if policies.is_empty() => return Asked::default(),
             // A name that is no text is no topic.

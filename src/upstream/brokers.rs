@@ -64,6 +64,43 @@ struct State {
     homeless: HashMap<NodeId, HostPort>,
     /// Which bootstrap server is tried first; moves on when one fails.
     bootstrap_first: usize,
+    lines: Lines,
+}
+
+/// Log lines about brokers: servers that contradict each other would cause one
+/// with every answer.
+#[derive(Default)]
+struct Lines {
+    /// When the time began in which some may be written, and how many were.
+    since: Option<(Instant, u32)>,
+    /// How many were left out before that.
+    left_out: u64,
+}
+
+/// How many lines are written in [`LINES_EVERY`]: more than a cluster has
+/// brokers that move at once.
+const LINES_MAX: u32 = 200;
+const LINES_EVERY: Duration = Duration::from_secs(60);
+
+impl Lines {
+    /// Whether a line may be written now: then how many were left out.
+    fn may_write(&mut self, now: Instant) -> Option<u64> {
+        let (_, written) = match &mut self.since {
+            Some(since) if now.saturating_duration_since(since.0) < LINES_EVERY => since,
+            since => since.insert((now, 0)),
+        };
+        if *written >= LINES_MAX {
+            self.left_out += 1;
+            return None;
+        }
+        *written += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+/// As a field that is there only when something was left out.
+fn several(left_out: u64) -> Option<u64> {
+    (left_out > 0).then_some(left_out)
 }
 
 struct Slot {
@@ -102,6 +139,7 @@ impl Brokers {
                 slots: range.clone().map(|_| None).collect(),
                 homeless: HashMap::new(),
                 bootstrap_first: 0,
+                lines: Lines::default(),
             }),
         }
     }
@@ -114,7 +152,8 @@ impl Brokers {
             return Learned::Exhausted(before.is_none());
         };
         state.homeless.remove(&node);
-        match &mut state.slots[at] {
+        let State { slots, lines, .. } = &mut *state;
+        match &mut slots[at] {
             Some(Slot {
                 node: owner,
                 address: Some(known),
@@ -122,13 +161,19 @@ impl Brokers {
             }) if *owner == node => {
                 *vanished = None;
                 if known.host != host || known.port != port {
-                    tracing::info!(%node, from = %known, host, port, "broker moved");
+                    if let Some(left_out) = lines.may_write(now) {
+                        let left_out = several(left_out);
+                        tracing::info!(%node, from = %known, host, port, left_out, "broker moved");
+                    }
                     *known = address(host, port);
                 }
             }
             slot => {
                 let local = self.port(at);
-                tracing::info!(%node, host, port, local, "broker has a port");
+                if let Some(left_out) = lines.may_write(now) {
+                    let left_out = several(left_out);
+                    tracing::info!(%node, host, port, local, left_out, "broker has a port");
+                }
                 *slot = Some(Slot {
                     node,
                     address: Some(address(host, port)),
@@ -189,11 +234,15 @@ impl Brokers {
     pub fn listed(&self, nodes: &[NodeId], now: Instant) {
         let mut state = self.state();
         state.homeless.retain(|node, _| nodes.contains(node));
-        for slot in state.slots.iter_mut().flatten() {
+        let State { slots, lines, .. } = &mut *state;
+        for slot in slots.iter_mut().flatten() {
             if nodes.contains(&slot.node) {
                 slot.vanished = None;
             } else if slot.vanished.is_none() && slot.address.is_some() {
-                tracing::info!(node = %slot.node, "broker is no longer listed");
+                if let Some(left_out) = lines.may_write(now) {
+                    let left_out = several(left_out);
+                    tracing::info!(node = %slot.node, left_out, "broker is no longer listed");
+                }
                 slot.vanished = Some(now);
             }
         }
@@ -353,6 +402,17 @@ mod tests {
 
     fn learn(b: &Brokers, id: i32, now: Instant) -> Learned {
         b.learn(node(id), &format!("kafka-{id}"), 9092, now)
+    }
+
+    #[test]
+    fn servers_that_contradict_each_other_do_not_fill_the_log() {
+        let mut lines = Lines::default();
+        let start = Instant::now();
+        let written = (0..30_000).filter_map(|n| lines.may_write(start + LINES_EVERY * n / 10_000));
+        let written: Vec<u64> = written.collect();
+        assert_eq!(written.len(), 3 * LINES_MAX as usize);
+        assert_eq!(written[LINES_MAX as usize], 10_000 - u64::from(LINES_MAX));
+        assert_eq!(written[1], 0);
     }
 
     #[test]

@@ -577,8 +577,10 @@ fn new_certificates_are_taken_without_dropping_a_connection() {
     // A key that does not fit, and one for everyone: the old state stays.
     let new = setting.ca.issue_until(&[HERE], 2050);
     setting.files.write("listen.key", &new.key);
+    world.hapax.signal("HUP");
     told(&world.hapax, "is not the key of the certificate in");
     setting.files.write_with_mode("listen.key", &new.key, 0o644);
+    world.hapax.signal("HUP");
     told(
         &world.hapax,
         "can be read or written by everyone (mode 0644)",
@@ -586,6 +588,7 @@ fn new_certificates_are_taken_without_dropping_a_connection() {
     assert!(secure::handshake(&direct, config(), HERE).unwrap() == first);
     old.barrier();
 
+    // Without a signal, and the key has the contents that it had.
     setting.files.write("listen.key", &new.key);
     setting.files.write("listen.crt", &new.certificate);
     // The brokers' CA as well: it is theirs no more.
@@ -614,9 +617,9 @@ fn new_certificates_are_taken_without_dropping_a_connection() {
                 && world
                     .hapax
                     .output()
-                    .matches("are in use for new connections")
+                    .matches("read again, and in use")
                     .count()
-                    == 2
+                    == 3
         },
     );
     world.pair().barrier();

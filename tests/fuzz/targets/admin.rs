@@ -10,18 +10,22 @@ use std::time::Duration;
 use hapax::admin::{
     self, BrokerRow, ConfigPage, ConnectionRow, Health, ProducerRow, TotalsPage, View, client,
 };
-use hapax::cli::{AdminArgs, ClientArgs, EventsArgs, ProducersArgs};
+use hapax::cli::{
+    AdminArgs, ClientArgs, DrainArgs, EventsArgs, LogLevelArgs, ProducersArgs, ReloadArgs,
+};
 use hapax::config::{ApiAccess, HostPort};
 use hapax::events::{Event, Events, Kind};
 use hapax::metrics::Metrics;
+use hapax::reload::Report;
 use serde_json::{Value, json};
 use tokio::runtime;
+use tokio::sync::oneshot;
 
 use super::choices::Choices;
 
 /// Far more than an answer takes, even on a machine that has much else to do.
 const PATIENCE: Duration = Duration::from_secs(60);
-const PATHS: [&str; 11] = [
+const PATHS: [&str; 14] = [
     "/",
     "/metrics",
     "/startupz",
@@ -33,6 +37,9 @@ const PATHS: [&str; 11] = [
     "/api/v1/totals",
     "/api/v1/config",
     "/api/v1/events",
+    "/api/v1/drain",
+    "/api/v1/log-level",
+    "/api/v1/reload",
 ];
 /// Those that any web page may make a browser ask for.
 const OPEN: usize = 5;
@@ -83,7 +90,7 @@ pub fn requests(input: &[u8]) {
     let answer = talk(request.as_bytes(), false);
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
     let status = head.split(' ').nth(1).unwrap_or_default();
-    let known = ["200", "400", "403", "405", "503", "414"];
+    let known = ["200", "202", "400", "403", "405", "503", "414"];
     assert!(
         known.contains(&status),
         "{request:?} is answered {answer:?}"
@@ -173,7 +180,17 @@ impl View for Fixed {
         ConfigPage {
             config: json!({}),
             origins: json!({}),
+            reload: None,
         }
+    }
+
+    /// It is never done.
+    fn reload(&self) -> oneshot::Receiver<Report> {
+        oneshot::channel().1
+    }
+
+    fn drain(&self) -> usize {
+        3
     }
 
     fn refresh_gauges(&self) {}
@@ -227,7 +244,7 @@ fn server() -> SocketAddr {
 /// What a server may say to `hapax producers`, `hapax events` and the probes: nothing of it moves a terminal's cursor.
 pub fn answers(input: &[u8]) {
     let mut choices = Choices::new(input);
-    let asked = choices.below(4);
+    let asked = choices.below(7);
     let answer = match choices.below(4) {
         0 => choices.rest().to_vec(),
         kind => http(asked, kind, &mut choices),
@@ -284,6 +301,13 @@ fn http(asked: usize, kind: usize, choices: &mut Choices<'_>) -> Vec<u8> {
             text(choices),
             event(choices)
         ),
+        3 => json!({ "draining": value(choices), "connections": value(choices) }).to_string(),
+        4 => json!({
+            "successful": value(choices), "changed": [text(choices)],
+            "errors": [text(choices)], "refused": [text(choices)],
+        })
+        .to_string(),
+        5 => json!({ "level": value(choices) }).to_string(),
         _ => json!({
             "started": true, "live": true, "ready": false,
             "reasons": [{ "check": text(choices), "message": text(choices) }],
@@ -301,7 +325,7 @@ fn http(asked: usize, kind: usize, choices: &mut Choices<'_>) -> Vec<u8> {
 }
 
 /// Asks a server that answers that; gives what is said where it fails.
-fn ask(asked: usize, answer: Vec<u8>, out: &mut Vec<u8>) -> Option<String> {
+fn ask(command: usize, answer: Vec<u8>, out: &mut Vec<u8>) -> Option<String> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = thread::spawn(move || {
@@ -317,10 +341,11 @@ fn ask(asked: usize, answer: Vec<u8>, out: &mut Vec<u8>) -> Option<String> {
         host: "127.0.0.1".to_owned(),
         port,
     };
+    let asked = AdminArgs {
+        admin: admin.clone(),
+    };
     let client = ClientArgs {
-        asked: AdminArgs {
-            admin: admin.clone(),
-        },
+        asked: asked.clone(),
         json: false,
     };
     let runtime = runtime::Builder::new_current_thread()
@@ -328,15 +353,25 @@ fn ask(asked: usize, answer: Vec<u8>, out: &mut Vec<u8>) -> Option<String> {
         .build()
         .unwrap();
     let said = runtime.block_on(async {
-        match asked {
+        match command {
             0 => client::producers(&ProducersArgs { client, limit: 5 }, out)
                 .await
                 .err(),
             1 | 2 => {
-                let follow = asked == 2;
+                let follow = command == 2;
                 client::events(&EventsArgs { client, follow }, out)
                     .await
                     .err()
+            }
+            3 => {
+                let max = Duration::ZERO;
+                client::drain(&DrainArgs { asked, max }, out).await.err()
+            }
+            4 => client::reload(&ReloadArgs { asked }, out).await.err(),
+            5 => {
+                let level = None;
+                let args = LogLevelArgs { asked, level };
+                client::log_level(&args, out).await.err()
             }
             _ => match client::probe(&admin, client::Wanted::Ready).await {
                 Ok(reason) => {
