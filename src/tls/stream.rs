@@ -109,8 +109,9 @@ impl Stream {
     }
 }
 
+// Plaintext costs a comparison: what TLS does is kept out of the way.
 impl AsyncRead for Stream {
-    #[inline]
+    #[inline(always)]
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -118,17 +119,13 @@ impl AsyncRead for Stream {
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(tcp) => Pin::new(tcp).poll_read(cx, buffer),
-            Self::Tls(secured) => {
-                let read = ready!(secured.poll_read(cx, buffer.initialize_unfilled()))?;
-                buffer.advance(read);
-                Poll::Ready(Ok(()))
-            }
+            Self::Tls(secured) => secured.poll_read_into(cx, buffer),
         }
     }
 }
 
 impl AsyncWrite for Stream {
-    #[inline]
+    #[inline(always)]
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -140,7 +137,7 @@ impl AsyncWrite for Stream {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(_) => Poll::Ready(Ok(())),
@@ -306,6 +303,17 @@ impl Secured {
         taken
     }
 
+    #[inline(never)]
+    fn poll_read_into(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = ready!(self.poll_read(cx, buffer.initialize_unfilled()))?;
+        buffer.advance(read);
+        Poll::Ready(Ok(()))
+    }
+
     fn poll_read(&mut self, cx: &mut Context<'_>, out: &mut [u8]) -> Poll<io::Result<usize>> {
         if out.is_empty() {
             return Poll::Ready(Ok(0));
@@ -362,6 +370,7 @@ impl Secured {
     /// Seals bytes and sends them. All of those that are taken are sealed,
     /// even where the socket does not take them all yet: see
     /// [`Stream::holds_back`].
+    #[inline(never)]
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.poll_send(cx))?;
         let taken = self.tls.writer().write(bytes)?;
@@ -372,6 +381,7 @@ impl Secured {
     }
 
     /// Sends what is sealed. `Ready` when nothing is any more.
+    #[inline(never)]
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.tls.wants_write() {
             ready!(self.tcp.poll_write_ready(cx))?;
