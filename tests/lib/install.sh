@@ -68,6 +68,14 @@ install_peers() {
   (cd "$root/tests/bench/shotover" && CARGO_TARGET_DIR="$installed/shotover" nice cargo build --release --quiet --locked)
 }
 
+install_deny() { install_crate "$CARGO_DENY"; }
+install_cyclonedx() { install_crate "$CARGO_CYCLONEDX"; }
+
+# cargo leaves what is there and up to date.
+install_crate() { # NAME@VERSION
+  cargo install --locked --quiet --root "$installed/audit" "$1"
+}
+
 # The test suites of other clients: sources that are only fetched to run them, and what they want.
 install_suites() {
   local folder=$installed/suites

@@ -42,3 +42,8 @@ SUITES_PYTHON_PACKAGES=(pytest==9.2.0 pytest-mock==3.17.0 pytest-timeout==2.4.0 
   crc32c==2.9.post0)
 # What sarama's tests cut connections with.
 SUITES_TOXIPROXY=github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0
+
+# Crates that are programs: what hapax is built of is held to audit/deny.toml, and listed in release archives.
+CARGO_DENY=cargo-deny@0.20.2
+# Only for tests/run archive.
+CARGO_CYCLONEDX=cargo-cyclonedx@0.5.9
