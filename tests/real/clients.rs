@@ -140,7 +140,7 @@ impl Running {
         let (all, _) = self
             .lines
             .grown
-            .wait_timeout_while(all, Duration::from_secs(60), |all| all.len() < count)
+            .wait_timeout_while(all, PATIENCE, |all| all.len() < count)
             .expect("no holder panics");
         assert!(
             all.len() >= count,
