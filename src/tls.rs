@@ -115,7 +115,10 @@ impl Tls {
             return Ok(Stream::Plain(broker));
         };
         let name = side.files.server_name.as_deref().unwrap_or(host);
-        let peer = Peer::Broker(name.into());
+        let peer = Peer::Broker {
+            name: name.into(),
+            is_shown_ours: side.files.certificate.is_some(),
+        };
         let bare = name.trim_start_matches('[').trim_end_matches(']');
         let Ok(server) = ServerName::try_from(bare.to_owned()) else {
             return Err(HandshakeError::new(peer, Reason::NoName));

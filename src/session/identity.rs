@@ -1,11 +1,12 @@
 //! Who the client of a session has proven to be. Pure.
 //!
 //! Only a finished exchange proves anything: after its first SCRAM message a
-//! client has shown a name and no more. PLAIN and SCRAM end after a known
-//! number of tokens; the end of any other mechanism is seen by what follows
-//! it, since a broker answers nothing but ApiVersions and SASL before.
+//! client has shown a name and no more. PLAIN, SCRAM and OAUTHBEARER end with
+//! an answer that can be told; the end of any other mechanism is seen by what
+//! follows it, since a broker answers nothing but ApiVersions and SASL before.
 
 use crate::ledger::Identity;
+use crate::wire::sasl::TokenAnswer;
 use crate::wire::{api, sasl};
 
 /// Where the authentication of a session stands.
@@ -100,17 +101,16 @@ impl Authentication {
     }
 
     /// The answer to it.
-    pub(super) fn token_answered(&mut self, error: i16) {
+    pub(super) fn token_answered(&mut self, answer: TokenAnswer) {
         let Stage::Exchange(exchange) = &mut self.stage else {
             return;
         };
-        if error != 0 {
+        if answer.error != 0 {
             self.stage = Stage::Failed;
             return;
         }
         exchange.answered = exchange.answered.saturating_add(1);
-        let readable = exchange.mechanism == "PLAIN" || exchange.mechanism.starts_with("SCRAM-");
-        if readable && sasl::rounds(&exchange.mechanism) == Some(exchange.answered) {
+        if sasl::is_end(&exchange.mechanism, exchange.answered, answer) {
             self.proven();
         }
     }
@@ -168,13 +168,23 @@ impl Authentication {
 mod tests {
     use super::*;
 
+    const TAKEN: TokenAnswer = TokenAnswer {
+        error: 0,
+        is_empty: true,
+    };
+    /// The broker goes on, or says why it does not.
+    const TOLD: TokenAnswer = TokenAnswer {
+        error: 0,
+        is_empty: false,
+    };
+
     fn exchanged(loopback: bool, mechanism: &str, tokens: &[&[u8]]) -> Authentication {
         let mut a = Authentication::new(loopback);
         a.handshake(mechanism, 1);
         a.handshake_answered(0);
         for token in tokens {
             a.token(token);
-            a.token_answered(0);
+            a.token_answered(TAKEN);
         }
         a
     }
@@ -193,7 +203,7 @@ mod tests {
         assert!(a.pending());
         assert!(!a.answered(api::API_VERSIONS));
         a.token(b"c=biws,r=x,p=y");
-        a.token_answered(0);
+        a.token_answered(TOLD);
         assert_eq!(a.identity(), user("SCRAM-SHA-256", "alice"));
         assert!(!a.pending());
     }
@@ -202,7 +212,7 @@ mod tests {
     fn a_refused_client_stays_unproven() {
         let mut a = exchanged(true, "PLAIN", &[]);
         a.token(b"\0alice\0secret");
-        a.token_answered(58);
+        a.token_answered(TokenAnswer { error: 58, ..TAKEN });
         assert!(!a.answered(api::METADATA));
         assert_eq!(a.identity(), Identity::Unproven);
     }
@@ -218,6 +228,33 @@ mod tests {
         assert_eq!(near.identity(), Identity::Local { mechanism });
     }
 
+    /// What comes right behind the exchange is that of somebody who is known.
+    #[test]
+    fn a_bearer_is_proven_by_an_answer_that_says_nothing() {
+        let mut a = exchanged(true, "OAUTHBEARER", &[b"token"]);
+        let mechanism = "OAUTHBEARER".to_owned();
+        assert_eq!(a.identity(), Identity::Local { mechanism });
+        assert!(!a.pending());
+        // Signing in again: refused, which the broker says without an error.
+        a.handshake("OAUTHBEARER", 1);
+        a.handshake_answered(0);
+        a.token(b"a stale token");
+        a.token_answered(TOLD);
+        assert_eq!(a.identity(), Identity::Unproven);
+        assert!(a.pending());
+        a.token(b"\x01");
+        a.token_answered(TAKEN);
+        assert!(a.pending());
+    }
+
+    #[test]
+    fn other_mechanisms_are_proven_by_what_follows() {
+        let mut a = exchanged(true, "AWS_MSK_IAM", &[b"token"]);
+        assert!(a.pending());
+        a.answered(api::METADATA);
+        assert!(!a.pending());
+    }
+
     #[test]
     fn bare_tokens_end_with_the_mechanisms_rounds() {
         let mut a = Authentication::new(true);
@@ -227,7 +264,7 @@ mod tests {
         assert!(a.expects_bare_token(b""));
         a.token(b"\0alice\0secret");
         assert!(!a.expects_bare_token(b""));
-        a.token_answered(0);
+        a.token_answered(TAKEN);
         assert_eq!(a.identity(), user("PLAIN", "alice"));
     }
 

@@ -273,7 +273,10 @@ impl Session {
 
     fn token_reply(&mut self, pass: &mut Pass<'_>, len: usize) -> bool {
         if let Some(owed) = self.pipeline.take_token() {
-            self.authentication.token_answered(0);
+            self.authentication.token_answered(sasl::TokenAnswer {
+                error: 0,
+                is_empty: len == 0,
+            });
             self.prove();
             self.answered(&owed, true);
         }
@@ -306,10 +309,10 @@ impl Session {
                 (error == 0, None)
             }
             Reply::Authenticate => {
-                let error = sasl::authenticate_error(version, frame).map_err(malformed)?;
-                self.authentication.token_answered(error);
+                let answer = sasl::authenticate_answer(version, frame).map_err(malformed)?;
+                self.authentication.token_answered(answer);
                 self.prove();
-                (error == 0, None)
+                (answer.error == 0, None)
             }
             Reply::Insight(claim) => (self.insight(api_key, version, claim, frame), None),
             Reply::Produce(_) | Reply::Pass | Reply::Token | Reply::Ready(_) => (true, None),

@@ -9,8 +9,12 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) enum Peer {
     Client,
-    /// A broker, and the name that its certificate has to be for.
-    Broker(Arc<str>),
+    /// A broker, by the name that its certificate has to be for.
+    Broker {
+        name: Arc<str>,
+        /// Whether hapax has a certificate to show it.
+        is_shown_ours: bool,
+    },
 }
 
 /// Why there is no TLS with a peer, or none any more.
@@ -100,11 +104,22 @@ fn of_certificate(error: CertificateError) -> Reason {
             Reason::NotYetValid(seconds(not_before))
         }
         CertificateError::NotValidForName => Reason::WrongName(Vec::new()),
-        CertificateError::NotValidForNameContext { presented, .. } => Reason::WrongName(presented),
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            Reason::WrongName(presented.iter().map(|name| bare(name)).collect())
+        }
         // rustls has no name for it.
         error if format!("{error:?}").contains("CaUsedAsEndEntity") => Reason::CaItself,
         error => Reason::Other(format!("its certificate cannot be verified: {error}")),
     }
+}
+
+/// A name as people write it: rustls tells of them as `DnsName("a.example")`
+/// and `IpAddress(10.0.0.1)`.
+fn bare(name: &str) -> String {
+    let inner = name
+        .split_once('(')
+        .and_then(|(_, rest)| rest.strip_suffix(')'));
+    inner.unwrap_or(name).trim_matches('"').to_owned()
 }
 
 fn of_alert(alert: AlertDescription) -> Reason {
@@ -135,7 +150,14 @@ impl HandshakeError {
 
     fn text(&self) -> String {
         match &self.peer {
-            Peer::Broker(name) => of_broker(name, &self.reason),
+            // Java says of no certificate what it says of a bad one.
+            Peer::Broker {
+                name,
+                is_shown_ours: false,
+            } if matches!(self.reason, Reason::RefusesOurs(_)) => {
+                of_broker(name, &Reason::WantsCertificate)
+            }
+            Peer::Broker { name, .. } => of_broker(name, &self.reason),
             Peer::Client => of_client(&self.reason),
         }
     }
@@ -184,7 +206,7 @@ fn of_broker(name: &str, reason: &Reason) -> String {
             "it wants a certificate (ssl.client.auth=required): set upstream.tls.certFile and upstream.tls.keyFile".to_owned()
         }
         Reason::RefusesOurs(alert) => format!(
-            "it refuses the certificate of hapax ({alert:?}): upstream.tls.certFile has to come from a CA in the broker's ssl.truststore, with the CAs in between behind it, and not be expired; without upstream.tls.certFile it wants one"
+            "it refuses the certificate of hapax ({alert:?}): upstream.tls.certFile has to come from a CA in the broker's ssl.truststore, with the CAs in between behind it, and not be expired"
         ),
         Reason::NothingInCommon(what) => format!(
             "it has no TLS in common with hapax, which speaks 1.2 and 1.3 with AES-GCM and ChaCha20 ({what}): look at its ssl.enabled.protocols and ssl.cipher.suites; a broker that wants a client's certificate may say this as well"
@@ -232,5 +254,39 @@ fn of_client(reason: &Reason) -> String {
             "the client hung up in the middle of the TLS handshake: clients do so when they do not believe the CA of listen.tls.certFile, or when it is not for the host that they reach".to_owned()
         }
         Reason::Other(what) => format!("TLS with the client failed: {what}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(is_shown_ours: bool, says: &str) {
+        let peer = Peer::Broker {
+            name: "kafka".into(),
+            is_shown_ours,
+        };
+        // Java's word for a certificate that it does not take, and for none.
+        let reason = Error::AlertReceived(AlertDescription::BadCertificate).into();
+        let said = HandshakeError::new(peer, reason).to_string();
+        assert!(said.contains(says), "{said}");
+    }
+
+    #[test]
+    fn a_broker_that_refuses_what_it_was_not_shown_wants_something() {
+        check(false, "it wants a certificate (ssl.client.auth=required)");
+        check(true, "it refuses the certificate of hapax (BadCertificate)");
+    }
+
+    #[test]
+    fn names_of_a_certificate_are_told_as_people_write_them() {
+        for (name, told) in [
+            ("DnsName(\"a.example\")", "a.example"),
+            ("IpAddress(10.0.0.1)", "10.0.0.1"),
+            ("a.example", "a.example"),
+        ] {
+            assert_eq!(bare(name), told);
+        }
     }
 }

@@ -48,13 +48,29 @@ pub fn authenticate_token(version: i16, body: &[u8]) -> Result<&[u8], WireError>
     cursor.take(len.unwrap_or(0), "a SASL token")
 }
 
-/// The error of a SaslAuthenticate response.
-pub fn authenticate_error(version: i16, frame: &[u8]) -> Result<i16, WireError> {
+/// What a broker answers to a token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TokenAnswer {
+    /// 0 where it goes on, or went well.
+    pub error: i16,
+    /// Whether there is nothing in it for the client to answer.
+    pub is_empty: bool,
+}
+
+/// What a SaslAuthenticate response says.
+pub fn authenticate_answer(version: i16, frame: &[u8]) -> Result<TokenAnswer, WireError> {
     if !(0..=NEWEST).contains(&version) {
         return Err(unsupported(api::SASL_AUTHENTICATE, version));
     }
     let at = header::response_body_at(api::SASL_AUTHENTICATE, version, frame)?;
-    Cursor::starting(frame, at).int16("an error code")
+    let mut cursor = Cursor::starting(frame, at);
+    let error = cursor.int16("an error code")?;
+    cursor.string(version >= FLEXIBLE, "an error message")?;
+    let len = cursor.count(version >= FLEXIBLE, "a SASL token")?;
+    Ok(TokenAnswer {
+        error,
+        is_empty: len.unwrap_or(0) == 0,
+    })
 }
 
 fn unsupported(api_key: i16, version: i16) -> WireError {
@@ -129,6 +145,17 @@ fn unescape(name: &str) -> Option<String> {
     Some(plain)
 }
 
+/// Whether the broker's answer to the last of so many tokens is the end of an
+/// exchange that went well. For mechanisms not known here nothing is.
+///
+/// A broker that refuses a bearer's token says why in an answer without an
+/// error, and with it once the client has confirmed that (RFC 7628, 3.2.3).
+pub fn is_end(mechanism: &str, tokens: u8, answer: TokenAnswer) -> bool {
+    answer.error == 0
+        && rounds(mechanism) == Some(tokens)
+        && (mechanism != OAUTHBEARER || answer.is_empty)
+}
+
 /// Client tokens in a successful exchange; `None` for mechanisms not known here.
 pub fn rounds(mechanism: &str) -> Option<u8> {
     match mechanism {
@@ -191,8 +218,12 @@ mod tests {
             assert!(authenticate_token(version, &frame[at..at + 9]).is_err());
             let refused = SaslAuthenticateResponse::default().with_error_code(58);
             let frame = response(36, version, &refused);
-            assert_eq!(authenticate_error(version, &frame), Ok(58));
-            assert!(authenticate_error(version, &frame[..4]).is_err());
+            let refused = TokenAnswer {
+                error: 58,
+                is_empty: true,
+            };
+            assert_eq!(authenticate_answer(version, &frame), Ok(refused));
+            assert!(authenticate_answer(version, &frame[..4]).is_err());
         }
         assert!(authenticate_token(3, &[0; 9]).is_err());
     }
@@ -258,7 +289,7 @@ mod tests {
             let _ = handshake_mechanism(version, &bytes);
             let _ = handshake_error(&bytes);
             let _ = authenticate_token(version, &bytes);
-            let _ = authenticate_error(version, &bytes);
+            let _ = authenticate_answer(version, &bytes);
             let _ = user("PLAIN", &bytes);
             let _ = user("SCRAM-SHA-256", &bytes);
             let _ = looks_like_request(&bytes);

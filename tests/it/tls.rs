@@ -373,8 +373,8 @@ fn a_broker_of_an_unknown_ca_is_not_spoken_to() {
 #[test]
 fn a_broker_of_another_name_is_not_spoken_to() {
     let ca = Ca::new("one");
-    let said = "not for 127.0.0.1, but for ";
-    check_broker(&ca.issue(&["kafka.example"]), &ca, said);
+    let said = "not for 127.0.0.1, but for kafka.example, 10.0.0.1: let the broker";
+    check_broker(&ca.issue(&["kafka.example", "10.0.0.1"]), &ca, said);
 }
 
 #[test]

@@ -13,13 +13,18 @@ use crate::support::raw::{Client, Produce, Topic};
 use crate::world::{ID, PRODUCER, Pair, World, batch, orders, produce};
 
 /// One request of the exchange is answered with success.
-fn token(pair: &mut Pair, token: &[u8]) {
+fn token(pair: &mut Pair, bytes: &[u8]) {
+    token_and_answer(pair, bytes, b"");
+}
+
+/// The same with something to read in the answer.
+fn token_and_answer(pair: &mut Pair, token: &[u8], answer: &'static [u8]) {
     let request =
         SaslAuthenticateRequest::default().with_auth_bytes(bytes::Bytes::copy_from_slice(token));
     let correlation = pair.client.send(2, &request).unwrap();
     let asked = pair.broker.next();
-    pair.broker
-        .answer(&asked, &SaslAuthenticateResponse::default());
+    let answer = SaslAuthenticateResponse::default().with_auth_bytes(answer.into());
+    pair.broker.answer(&asked, &answer);
     pair.client
         .receive::<SaslAuthenticateRequest>(2, correlation)
         .unwrap();
@@ -77,10 +82,8 @@ fn a_client_that_begins_with_produce_is_proven_by_its_exchange() {
 }
 
 /// What was untracked before the proof is followed after it.
-#[test]
-fn a_client_proven_by_an_answer_is_followed_from_then_on() {
-    let world = World::new(&[]);
-    let mut pair = authenticated(&world, "OAUTHBEARER", &[b"token"]);
+#[track_caller]
+fn followed_from_the_first_answer_on(world: &World, mut pair: Pair) {
     pair.write(&produce(0), 7);
     pair.write(&produce(1), 8);
     assert_eq!(world.verdicts("untracked"), 1.0);
@@ -91,6 +94,36 @@ fn a_client_proven_by_an_answer_is_followed_from_then_on() {
         world.hapax.metric("hapax_limit_reached_total", &topics),
         0.0
     );
+}
+
+#[test]
+fn a_client_proven_by_an_answer_is_followed_from_then_on() {
+    let world = World::new(&[]);
+    let pair = authenticated(&world, "AWS_MSK_IAM", &[b"token"]);
+    followed_from_the_first_answer_on(&world, pair);
+}
+
+/// Its only answer is empty, and a refusal is not: Kafka gives the reason
+/// first, without an error.
+#[test]
+fn a_client_of_oauthbearer_is_proven_by_its_exchange() {
+    let world = World::new(&[]);
+    authenticated(&world, "OAUTHBEARER", &[b"token"]).write(&produce(0), 7);
+    let mut again = authenticated(&world, "OAUTHBEARER", &[b"token"]);
+    assert_eq!(again.answered_here(&produce(0))[0].offset, 7);
+    assert_eq!(world.verdicts("untracked"), 0.0);
+}
+
+#[test]
+fn a_client_of_oauthbearer_that_hears_why_not_has_proven_nothing() {
+    let world = World::new(&[]);
+    authenticated(&world, "OAUTHBEARER", &[b"token"]).write(&produce(0), 7);
+    let mut refused = authenticated(&world, "OAUTHBEARER", &[]);
+    let why = br#"{"status":"invalid_token"}"#;
+    token_and_answer(&mut refused, b"a stale token", why);
+    let (_, asked) = refused.forwarded(&produce(0));
+    assert_eq!(asked.key, 0);
+    assert_eq!(world.verdicts("untracked"), 1.0);
 }
 
 #[test]

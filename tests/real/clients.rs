@@ -79,6 +79,8 @@ impl Client {
                         "-Xmx256m",
                         "-XX:+UseSerialGC",
                         "-XX:TieredStopAtLevel=1",
+                        // Its errors would stand between the lines of the output.
+                        "-Dlog4j2.level=OFF",
                         "-cp",
                     ])
                     .arg(format!("{}:{}/*", classes.display(), libraries.display()))
@@ -138,7 +140,7 @@ impl Running {
         let (all, _) = self
             .lines
             .grown
-            .wait_timeout_while(all, Duration::from_secs(60), |all| all.len() < count)
+            .wait_timeout_while(all, PATIENCE, |all| all.len() < count)
             .expect("no holder panics");
         assert!(
             all.len() >= count,
@@ -172,6 +174,18 @@ impl Running {
         );
         let summary = lines.pop().expect("a summary is the last line");
         Outcome { lines, summary }
+    }
+
+    /// Ends its input and waits for its end, whichever that is.
+    #[track_caller]
+    pub(crate) fn outcome(self) -> Outcome {
+        let (client, what) = (self.client, self.what.clone());
+        let (_, mut lines, errors) = self.end();
+        let summary = lines.pop();
+        Outcome {
+            summary: summary.unwrap_or_else(|| panic!("{client:?} {what}: {errors}")),
+            lines,
+        }
     }
 
     /// Waits for its end, which must not be a good one: what it says on stderr.

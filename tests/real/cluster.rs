@@ -26,6 +26,19 @@ pub(crate) struct Options {
     pub(crate) properties: String,
     /// Each node runs as a user of its own, by which its packets can be told.
     pub(crate) has_users: bool,
+    /// Listeners that speak TLS, too.
+    pub(crate) secure: Option<Secure>,
+    /// Of a node, as Java takes it.
+    pub(crate) heap: &'static str,
+}
+
+/// What listeners that speak TLS need.
+pub(crate) struct Secure {
+    /// Holds `node-1.pem` and so on, keys with their certificates, and
+    /// `clients.pem`, the CAs of clients.
+    pub(crate) folder: PathBuf,
+    /// What the nodes advertise.
+    pub(crate) hosts: Vec<&'static str>,
 }
 
 impl Default for Options {
@@ -39,6 +52,8 @@ impl Default for Options {
             first_port: None,
             properties: String::new(),
             has_users: false,
+            secure: None,
+            heap: "512m",
         }
     }
 }
@@ -61,7 +76,7 @@ fn clusters() -> PathBuf {
 }
 
 /// Ports that a node takes.
-const PORTS: u16 = 6;
+const PORTS: u16 = 9;
 
 impl Cluster {
     pub(crate) fn start(options: Options) -> Self {
@@ -95,6 +110,7 @@ impl Cluster {
                 .env("FRONT_ADVERTISED", cluster.front_advertised.join(" "))
                 .env("FAST_PID", if options.fast_pid { "1" } else { "0" })
                 .env("EXTRA", &options.properties)
+                .env("HEAP", options.heap)
                 .env(
                     "NODE_USERS",
                     if options.has_users {
@@ -104,6 +120,11 @@ impl Cluster {
                     },
                 )
                 .env("OWNER_PID", std::process::id().to_string());
+            if let Some(secure) = &options.secure {
+                command
+                    .env("SECURE", &secure.folder)
+                    .env("SECURE_HOSTS", secure.hosts.join(" "));
+            }
         });
         cluster
     }
@@ -157,6 +178,21 @@ impl Cluster {
     /// The listeners for clients that come another way: what they advertise leads nowhere.
     pub(crate) fn front_bootstrap(&self) -> String {
         self.addresses(2)
+    }
+
+    /// The listeners that speak TLS.
+    pub(crate) fn ssl_bootstrap(&self) -> String {
+        self.addresses(6)
+    }
+
+    /// Those that also want a certificate.
+    pub(crate) fn mtls_bootstrap(&self) -> String {
+        self.addresses(7)
+    }
+
+    /// Those that speak TLS and ask for SASL.
+    pub(crate) fn sasl_ssl_bootstrap(&self) -> String {
+        self.addresses(8)
     }
 
     /// The listener of the first node's controller, which is for nodes.
@@ -238,13 +274,37 @@ impl Cluster {
 
     /// What the leaders' logs hold, as Kafka's own tool reads them.
     pub(crate) fn log(&self, topic: &str) -> Vec<Batch> {
+        self.logs(&[topic]).remove(0)
+    }
+
+    /// The same of several topics, in their order.
+    pub(crate) fn logs(&self, topics: &[&str]) -> Vec<Vec<Batch>> {
+        let files = topics.iter().flat_map(|topic| self.log_files(topic));
+        let files: Vec<String> = files.collect();
+        let text = self.dump(&["--deep-iteration", "--print-data-log"], &files);
+        let of = |topic: &&str| {
+            let folder = format!("/data/{topic}-");
+            let parts = text.split_inclusive('\n');
+            let mut is_its = false;
+            let lines = parts.filter(|line| {
+                if line.starts_with("Dumping ") {
+                    is_its = line.contains(&folder);
+                }
+                is_its
+            });
+            parse_dump(&lines.collect::<String>())
+        };
+        topics.iter().map(of).collect()
+    }
+
+    fn log_files(&self, topic: &str) -> Vec<String> {
         let leaders = self.connect(0).leaders(topic);
         let mut files = Vec::new();
         for (partition, leader) in leaders.iter().enumerate() {
             let node = self.node(*leader);
             files.append(&mut self.files(node, topic, partition, ".log"));
         }
-        parse_dump(&self.dump(&["--deep-iteration", "--print-data-log"], &files))
+        files
     }
 
     /// What the first node last wrote down of the producers of a topic, as

@@ -11,6 +11,7 @@ mod bumps;
 #[cfg(test)]
 mod check;
 #[cfg(test)]
+#[allow(dead_code, reason = "the tests of security use it too")]
 mod clients;
 #[cfg(test)]
 #[allow(dead_code, reason = "the fault matrix uses it too")]
@@ -38,6 +39,7 @@ mod listeners;
 #[cfg(test)]
 mod lost_acks;
 #[cfg(test)]
+#[allow(dead_code, reason = "the tests of security use it too")]
 mod raw;
 #[cfg(test)]
 mod readback;

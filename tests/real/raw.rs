@@ -27,6 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Connection {
     stream: TcpStream,
     correlation: i32,
+    bytes_sent: usize,
 }
 
 impl Connection {
@@ -40,6 +41,7 @@ impl Connection {
         Self {
             stream,
             correlation: 0,
+            bytes_sent: 0,
         }
     }
 
@@ -87,7 +89,13 @@ impl Connection {
             .to_be_bytes()
             .to_vec();
         frame.extend_from_slice(&body);
+        self.bytes_sent += frame.len();
         self.stream.write_all(&frame)
+    }
+
+    /// Of all requests so far.
+    pub(crate) fn bytes_sent(&self) -> usize {
+        self.bytes_sent
     }
 
     /// Whether the other side ends the connection without another answer.

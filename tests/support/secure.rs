@@ -11,12 +11,13 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
@@ -65,8 +66,18 @@ impl Ca {
 
     /// The same until a year begins.
     pub fn issue_until(&self, names: &[&str], year: i32) -> Identity {
-        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names).unwrap();
+        self.sign(params(names), year)
+    }
+
+    /// The same for somebody who is called so (CN).
+    pub fn issue_to(&self, who: &str, names: &[&str]) -> Identity {
+        let mut params = params(names);
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, who);
+        self.sign(params, 2099)
+    }
+
+    fn sign(&self, mut params: CertificateParams, year: i32) -> Identity {
         params.not_before = date_time_ymd(2001, 1, 1);
         params.not_after = date_time_ymd(year, 1, 1);
         params.extended_key_usages = vec![
@@ -80,6 +91,11 @@ impl Ca {
             key: key.serialize_pem(),
         }
     }
+}
+
+fn params(names: &[&str]) -> CertificateParams {
+    let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+    CertificateParams::new(names).unwrap()
 }
 
 impl Identity {
@@ -98,8 +114,12 @@ fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {
 }
 
 fn roots(ca: &Ca) -> Arc<RootCertStore> {
+    roots_of(&ca.certificate)
+}
+
+fn roots_of(pem: &str) -> Arc<RootCertStore> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(certificates(&ca.certificate));
+    roots.add_parsable_certificates(certificates(pem));
     Arc::new(roots)
 }
 
@@ -117,10 +137,19 @@ pub fn client(
     own: Option<&Identity>,
     versions: &[&'static SupportedProtocolVersion],
 ) -> Arc<ClientConfig> {
+    client_of(&ca.certificate, own, versions)
+}
+
+/// The same that believes every CA of a PEM.
+pub fn client_of(
+    pem: &str,
+    own: Option<&Identity>,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Arc<ClientConfig> {
     let builder = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(versions)
         .unwrap()
-        .with_root_certificates(roots(ca));
+        .with_root_certificates(roots_of(pem));
     Arc::new(match own {
         Some(own) => builder
             .with_client_auth_cert(own.chain(), own.key())
@@ -154,6 +183,10 @@ pub struct Files(tempfile::TempDir);
 impl Files {
     pub fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.0.path()
     }
 
     /// Writes a file that its owner alone can read; gives its path. One that is

@@ -8,6 +8,7 @@ import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.clients.producer.*;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.config.SaslConfigs;
+import org.apache.kafka.common.config.SslConfigs;
 import org.apache.kafka.common.serialization.*;
 
 /** The Java client of the tests; tests/clients/README.md has the command line and the output. */
@@ -241,15 +242,32 @@ public final class Client {
     Properties config = new Properties();
     config.put(CommonClientConfigs.BOOTSTRAP_SERVERS_CONFIG, options.get("bootstrap"));
     config.put(CommonClientConfigs.CLIENT_ID_CONFIG, "java");
-    String mechanism = options.get("sasl-mechanism");
-    if (mechanism != null) {
-      String module = mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
-      config.put(CommonClientConfigs.SECURITY_PROTOCOL_CONFIG, "SASL_PLAINTEXT");
-      config.put(SaslConfigs.SASL_MECHANISM, mechanism);
-      config.put(SaslConfigs.SASL_JAAS_CONFIG, "org.apache.kafka.common.security." + module
-          + " required username=\"" + options.get("sasl-user") + "\" password=\"" + options.get("sasl-password") + "\";");
-    }
+    secure(config, options.get("sasl-mechanism"));
     return config;
+  }
+
+  private static void secure(Properties config, String mechanism) {
+    String transport = has("tls-ca") ? "SSL" : "PLAINTEXT";
+    config.put(CommonClientConfigs.SECURITY_PROTOCOL_CONFIG, mechanism == null ? transport : "SASL_" + transport);
+    if (has("tls-ca")) {
+      config.put(SslConfigs.SSL_TRUSTSTORE_TYPE_CONFIG, "PEM");
+      config.put(SslConfigs.SSL_TRUSTSTORE_CERTIFICATES_CONFIG, file("tls-ca"));
+    }
+    if (has("tls-cert")) {
+      config.put(SslConfigs.SSL_KEYSTORE_TYPE_CONFIG, "PEM");
+      config.put(SslConfigs.SSL_KEYSTORE_CERTIFICATE_CHAIN_CONFIG, file("tls-cert"));
+      config.put(SslConfigs.SSL_KEYSTORE_KEY_CONFIG, file("tls-key"));
+    }
+    if (mechanism != null) {
+      String user = options.get("sasl-user");
+      String login = " required username=\"" + user + "\" password=\"" + options.get("sasl-password") + "\";";
+      config.put(SaslConfigs.SASL_MECHANISM, mechanism);
+      config.put(SaslConfigs.SASL_JAAS_CONFIG, "org.apache.kafka.common.security." + switch (mechanism) {
+        case "PLAIN" -> "plain.PlainLoginModule" + login;
+        case "OAUTHBEARER" -> "oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=\"" + user + "\";";
+        default -> "scram.ScramLoginModule" + login;
+      });
+    }
   }
 
   private static Properties producerConfig() {
@@ -277,6 +295,14 @@ public final class Client {
 
   private static byte[] key(int n) {
     return has("keys") ? ("msg-" + n).getBytes(java.nio.charset.StandardCharsets.UTF_8) : null;
+  }
+
+  private static String file(String name) {
+    try {
+      return java.nio.file.Files.readString(java.nio.file.Path.of(options.get(name)));
+    } catch (java.io.IOException e) {
+      throw new java.io.UncheckedIOException(e);
+    }
   }
 
   private static boolean has(String name) { return options.containsKey(name); }

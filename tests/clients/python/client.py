@@ -11,9 +11,20 @@ from common import Tally, followed_input, idempotence, key, line, records, run, 
 
 def common(options):
     config = {"bootstrap.servers": options.bootstrap, "client.id": "confluent-kafka"}
-    if options.sasl_mechanism:
+    transport = "SSL" if options.tls_ca else "PLAINTEXT"
+    config["security.protocol"] = "SASL_" + transport if options.sasl_mechanism else transport
+    if options.tls_ca:
+        config["ssl.ca.location"] = options.tls_ca
+    if options.tls_cert:
+        config |= {"ssl.certificate.location": options.tls_cert, "ssl.key.location": options.tls_key}
+    if options.sasl_mechanism == "OAUTHBEARER":
         config |= {
-            "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": options.sasl_mechanism,
+            "sasl.mechanism": "OAUTHBEARER", "enable.sasl.oauthbearer.unsecure.jwt": True,
+            "sasl.oauthbearer.config": f"principal={options.sasl_user}",
+        }
+    elif options.sasl_mechanism:
+        config |= {
+            "sasl.mechanism": options.sasl_mechanism,
             "sasl.username": options.sasl_user, "sasl.password": options.sasl_password,
         }
     return config

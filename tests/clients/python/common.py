@@ -11,7 +11,10 @@ def run(operations):
     """Reads the command line and returns the chosen operation with its options."""
     parser = argparse.ArgumentParser()
     parser.add_argument("operation", choices=list(operations))
-    for name in ("bootstrap", "topic", "group", "transactional-id", "sasl-mechanism", "sasl-user", "sasl-password"):
+    for name in (
+        "bootstrap", "topic", "group", "transactional-id", "sasl-mechanism", "sasl-user", "sasl-password",
+        "tls-ca", "tls-cert", "tls-key",
+    ):
         parser.add_argument("--" + name)
     for name, default in (
         ("partitions", 1), ("replication", 1), ("count", 0), ("first", 0), ("rate", 0),

@@ -155,7 +155,7 @@ pub fn sasl(input: &[u8]) {
         }
         assert!(token.len() < bytes.len());
     }
-    let _ = sasl::authenticate_error(version, bytes);
+    let _ = sasl::authenticate_answer(version, bytes);
     if sasl::looks_like_request(bytes) {
         assert!(bytes.len() >= 10 && sasl::rounds("GSSAPI").is_none());
     }

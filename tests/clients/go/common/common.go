@@ -3,6 +3,8 @@ package common
 
 import (
 	"bufio"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -43,6 +45,9 @@ var (
 	SaslMechanism   = flags.String("sasl-mechanism", "", "")
 	SaslUser        = flags.String("sasl-user", "", "")
 	SaslPassword    = flags.String("sasl-password", "", "")
+	tlsCa           = flags.String("tls-ca", "", "")
+	tlsCert         = flags.String("tls-cert", "", "")
+	tlsKey          = flags.String("tls-key", "", "")
 
 	// Where records go, once a line of the input has named another topic.
 	target atomic.Pointer[place]
@@ -67,6 +72,25 @@ func Run(operations map[string]func()) {
 
 // Bootstrap is the list of the first brokers.
 func Bootstrap() []string { return strings.Split(*bootstrap, ",") }
+
+// TLS is what the options say of it; nil for plaintext.
+func TLS() *tls.Config {
+	if *tlsCa == "" {
+		return nil
+	}
+	pem, err := os.ReadFile(*tlsCa)
+	Check(err)
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	if !config.RootCAs.AppendCertsFromPEM(pem) {
+		Fail(errors.New("no CA in " + *tlsCa))
+	}
+	if *tlsCert != "" {
+		own, err := tls.LoadX509KeyPair(*tlsCert, *tlsKey)
+		Check(err)
+		config.Certificates = []tls.Certificate{own}
+	}
+	return config
+}
 
 // PartitionOf is where record n goes.
 func PartitionOf(n int) int { return n % *Partitions }
