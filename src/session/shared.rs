@@ -186,6 +186,8 @@ impl Shared {
         drop(current);
         self.version.fetch_add(1, Ordering::Release);
         self.see_time();
+        // One that waits for nothing would not hear of a shorter time.
+        self.nudge();
     }
 
     /// How often there was news for sessions.
@@ -412,6 +414,13 @@ impl Shared {
         if let Some(repeated) = self.may_tell(Matter::Unreachable(target.node)) {
             let repeated = several(repeated);
             let node = target.node.map(NodeId::to_wire);
+            if self.has_vanished(target) {
+                tracing::info!(
+                    node, %client, repeated, reason = %error,
+                    "cannot reach a broker that the cluster no longer lists, client closed"
+                );
+                return;
+            }
             let advice = match error {
                 // The reason says it.
                 DialError::Tls { .. } | DialError::TlsTimeout { .. } => String::new(),
@@ -422,6 +431,13 @@ impl Shared {
                 "cannot reach the broker, client closed"
             );
         }
+    }
+
+    /// Whether the cluster no longer lists the broker: clients that know it hear
+    /// of that from another one.
+    fn has_vanished(&self, target: &Target) -> bool {
+        let mut brokers = self.brokers.all().into_iter();
+        brokers.any(|broker| Some(broker.node) == target.node && broker.vanished)
     }
 
     /// What to do about a target that cannot be reached.

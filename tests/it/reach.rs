@@ -125,6 +125,28 @@ fn a_broker_that_moves_is_reached_at_once() {
     check_leads(&address, &node);
 }
 
+/// Clients that still know it come for a while, and nobody has to act on it.
+#[test]
+fn a_broker_that_has_left_is_no_error() {
+    let [gone] = kafka::free_ports();
+    let world = World::new(&[]);
+    let mut pair = world.pair();
+    let brokers = [
+        (1, "127.0.0.1", gone),
+        (2, "127.0.0.1", world.upstream.port),
+    ];
+    let ours = told(&mut pair, &brokers);
+    told(&mut pair, &brokers[1..]);
+    check_reset(&format!("127.0.0.1:{}", ours[0].2));
+    assert_eq!(errors(&world.hapax, "refused"), 1.0);
+    let output = world.hapax.output();
+    assert!(
+        output.contains("no longer lists, client closed"),
+        "{output}"
+    );
+    assert!(!output.contains("ERROR"), "{output}");
+}
+
 /// A broker that is replaced under another node id where it was.
 #[test]
 fn two_node_ids_at_one_address_are_both_reached_there() {
