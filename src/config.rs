@@ -44,6 +44,8 @@ pub struct Config {
     pub slot_grace: Duration,
     /// `upstream.addressMap`.
     pub address_map: AddressMap,
+    /// `upstream.reconnectBackoff*`.
+    pub backoff: BackoffConfig,
     /// `upstream.tls.*`, where the brokers are spoken to by TLS.
     pub upstream_tls: Option<UpstreamTls>,
     /// `listen.tls.*`, where clients speak TLS.
@@ -78,6 +80,15 @@ pub struct Config {
     pub log: LogConfig,
     /// What all of it was made from, to show.
     pub settings: Settings,
+}
+
+/// `upstream.reconnectBackoff*`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BackoffConfig {
+    /// How long a broker is left alone after its first failure; zero is not at all.
+    pub first: Duration,
+    /// How long at most.
+    pub max: Duration,
 }
 
 /// `upstream.tls.*`.
@@ -178,6 +189,12 @@ pub struct Limits {
 pub struct Timeouts {
     /// A client's first request.
     pub first_request: Duration,
+    /// Silence on both sides with nothing open; zero is for ever.
+    pub idle: Duration,
+    /// A request that arrives at less than the least pace; zero is for ever.
+    pub request: Duration,
+    /// Silence before TCP asks for the peer; zero is never.
+    pub keep_alive: Duration,
     /// Reaching a broker.
     pub connect: Duration,
     /// A TLS handshake.

@@ -19,6 +19,7 @@ pub mod ports;
 pub mod reload;
 pub mod session;
 pub mod snapshot;
+pub mod socket;
 pub mod timers;
 pub mod tls;
 pub mod upstream;

@@ -14,6 +14,7 @@ use crate::ports;
 use crate::reload::{self, Certificates, ConfigFile, Reloadable, Reloader};
 use crate::session::{Door, Shared};
 use crate::snapshot::{Keeper, Lifetime, StartError};
+use crate::socket;
 use crate::tls::{LoadError, Tls};
 use crate::upstream::{Brokers, Own};
 use crate::window::{Mode, Rules};
@@ -298,14 +299,14 @@ async fn accept(shared: Arc<Shared>, workers: Workers, listener: TcpListener, do
             }
         };
         let open = workers.connections();
-        if open >= shared.current().limits.connections {
+        let config = shared.current();
+        if open >= config.limits.connections {
             shared.too_many(open);
             continue;
         }
         shared.metrics.client_connections_accepted.inc();
-        // Kafka frames are written whole: Nagle would only delay them.
-        if let Err(error) = client.set_nodelay(true) {
-            tracing::debug!(%peer, %error, "cannot set TCP_NODELAY for a client");
+        if let Err(error) = socket::prepare(&client, config.timeouts.keep_alive) {
+            tracing::debug!(%peer, %error, "cannot set what every connection is set to, for a client");
         }
         workers.give(&shared, client, door);
     }

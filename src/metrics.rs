@@ -46,11 +46,11 @@ metrics! {
     client_connections: IntGauge = "hapax_client_connections",
     /// Client connections accepted since the start. A high rate means that a client reconnects in a loop: read its log.
     client_connections_accepted: IntCounter = "hapax_client_connections_accepted_total",
-    /// Client connections ended, by what ended them. Anything but client and drain deserves a look at the log.
+    /// Client connections ended, by what ended them. Anything but client, idle and drain deserves a look at the log.
     client_disconnects: Labelled<DisconnectCause> = "hapax_client_disconnects_total",
     /// Open connections to brokers, by node id (bootstrap: not yet known which broker). 0 while clients wait means that the upstream is unreachable.
     upstream_connections: ByNode = "hapax_upstream_connections",
-    /// Connections to brokers that could not be made, by cause. Check the address that the log line names.
+    /// Connections to brokers that could not be made, by cause. Check the address that the log line names; left_alone counts clients that came right after such a failure.
     upstream_connect_errors: Labelled<ConnectError> = "hapax_upstream_connect_errors_total",
     /// Requests of clients, by API and by how they ended; short_circuit was answered by hapax itself. Errors: look for the code in the client's log.
     requests: Labelled2<Api, Outcome> = "hapax_requests_total",
@@ -480,6 +480,8 @@ labels! {
         Protocol = "protocol",
         /// TLS failed.
         Tls = "tls",
+        /// A request took too long to arrive.
+        Slow = "slow",
         /// A policy refused what asks for no answer.
         Policy = "policy",
     }
@@ -512,6 +514,8 @@ labels! {
         Loop = "loop",
         /// It was reached, and there was no TLS with it.
         Tls = "tls",
+        /// Not tried, because that had failed a moment ago (upstream.reconnectBackoff).
+        LeftAlone = "left_alone",
         /// Anything else.
         Other = "other",
     }

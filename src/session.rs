@@ -13,6 +13,7 @@ mod introduce;
 mod leave;
 mod moment;
 mod outbox;
+mod pace;
 mod pipeline;
 mod produce;
 mod readback;
@@ -40,6 +41,7 @@ use identity::Authentication;
 use leave::Leaving;
 use moment::Moment;
 use outbox::{Outbox, Pass};
+use pace::Pace;
 use pipeline::{Owed, Pipeline, Reply};
 use produce::Held;
 use readback::ReadBack;
@@ -166,6 +168,7 @@ struct Session {
     epoch_seen: Option<(ProducerId, Epoch)>,
 
     dry: Dry,
+    pace: Pace,
     client_eof: bool,
     upstream_shut: bool,
     /// When the broker last said anything.
@@ -212,7 +215,7 @@ async fn open(
     };
     let dialled = tokio::select! {
         biased;
-        dialled = shared.dial(&target) => dialled,
+        dialled = shared.dial_for_client(&target) => dialled,
         () = shared.cut() => {
             shared.disconnected(DisconnectCause::DrainTimeout);
             // Of what the client has said no more is known.
@@ -336,6 +339,7 @@ impl Session {
             producers: HashMap::default(),
             epoch_seen: None,
             dry: Dry::default(),
+            pace: Pace::from(now),
             client_eof: false,
             upstream_shut: false,
             heard: now,
@@ -360,7 +364,7 @@ impl Session {
         self.shared.disconnected(end.cause());
         match end {
             _ if self.orphan.is_some() => {}
-            End::Drained | End::Cut => {
+            End::Drained | End::Cut | End::Idle(_) => {
                 self.last_bytes().await;
                 self.linger().await;
             }
@@ -551,6 +555,7 @@ impl Session {
                 Poll::Ready(Ok(read)) => read,
             };
             self.tally.received(Side::Client, read);
+            self.pace.came(read, self.now);
             let bytes = &buffer[start..start + read];
             if !in_place || carried + read < self.inbox_wanted {
                 self.inbox.extend_from_slice(bytes);
@@ -745,13 +750,16 @@ impl Session {
                 Due::AnotherLook => Poll::Ready(Ok(())),
                 Due::Orphan => Poll::Ready(Err(End::UpstreamSilent(ORPHAN_PATIENCE))),
                 Due::Response(after) => Poll::Ready(Err(End::UpstreamSilent(after))),
+                Due::Rest(after) => Poll::Ready(self.look_at_pace(after)),
+                Due::Idle(after) => Poll::Ready(Err(End::Idle(after))),
             };
         }
         let start = Instant::from_std(self.shared.ledger.started());
         self.alarm.poll(due, start, cx).map(Ok)
     }
 
-    fn next_due(&self) -> Option<(Moment, Due)> {
+    fn next_due(&mut self) -> Option<(Moment, Due)> {
+        let slow = self.slow_due();
         let held = self
             .held
             .as_ref()
@@ -773,7 +781,8 @@ impl Session {
             Some((deadline.min(glance.unwrap_or(deadline)), Due::AnotherLook))
         });
         let orphan = self.orphan.as_ref().map(|(until, _)| (*until, Due::Orphan));
-        [held, reading, orphan, self.silence_due()]
+        let (silent, idle) = (self.silence_due(), self.idle_due());
+        [held, reading, orphan, silent, slow, idle]
             .into_iter()
             .flatten()
             .min_by_key(|(due, _)| *due)
@@ -809,6 +818,10 @@ enum Due {
     Orphan,
     /// A broker has been silent for this long.
     Response(Duration),
+    /// The rest of a request has been awaited for this long.
+    Rest(Duration),
+    /// Nobody has said anything for this long.
+    Idle(Duration),
 }
 
 fn poll_read(

@@ -1,11 +1,14 @@
 //! The cluster's brokers: which there are, how they are reached, and which of
 //! our ports leads to which.
 
+mod backoff;
 mod brokers;
 mod dial;
 mod own;
 mod probe;
+mod race;
 
+pub use backoff::{Attempt, Backoff};
 pub use brokers::{Broker, Brokers, Learned, Target, home};
 pub use dial::{DialError, Dialler, connect, resolve};
 pub use own::Own;

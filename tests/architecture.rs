@@ -28,13 +28,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // reads bytes, nor what it decides about them.
     ("dev", &["cli", "config", "listen", "metrics"]),
     ("timers", &[]),
+    ("socket", &[]),
     ("tls", &["config"]),
-    ("upstream", &["config", "ids", "timers", "tls", "wire"]),
+    (
+        "upstream",
+        &["config", "ids", "socket", "timers", "tls", "wire"],
+    ),
     (
         "session",
         &[
-            "config", "events", "ids", "ledger", "metrics", "policy", "timers", "tls", "upstream",
-            "window", "wire",
+            "config", "events", "ids", "ledger", "metrics", "policy", "socket", "timers", "tls",
+            "upstream", "window", "wire",
         ],
     ),
     ("workers", &["session", "timers"]),
@@ -64,7 +68,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "listen",
         &[
             "admin", "config", "drain", "events", "ledger", "metrics", "ports", "reload",
-            "session", "snapshot", "tls", "upstream", "window", "workers",
+            "session", "snapshot", "socket", "tls", "upstream", "window", "workers",
         ],
     ),
 ];

@@ -658,7 +658,8 @@ fn a_client_that_tries_tls_again_and_again_does_not_fill_the_log() {
 #[test]
 fn a_client_that_tries_again_and_again_does_not_fill_the_log() {
     let hapax = hapax::start("127.0.0.1:9", "absorb", &[]);
-    let errors = || hapax.metric("hapax_upstream_connect_errors_total", &["refused"]);
+    // Most of them come while the broker is left alone.
+    let errors = || hapax.metric("hapax_upstream_connect_errors_total", &[]);
     for _ in 0..300 {
         let mut client = TcpStream::connect(&hapax.bootstrap).unwrap();
         client.write_all(API_VERSIONS).unwrap();

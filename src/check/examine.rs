@@ -161,7 +161,10 @@ impl From<DialError> for Fault {
             DialError::Loop { .. } => Self::Loop,
             DialError::Tls { error, .. } => Self::Tls(error),
             DialError::TlsTimeout { after, .. } => Self::TlsSilent(after),
-            DialError::Nothing => Self::Resolve("it has no address".to_owned()),
+            // Nobody is left alone by one that asks once.
+            DialError::Nothing | DialError::LeftAlone(_) => {
+                Self::Resolve("it has no address".to_owned())
+            }
         }
     }
 }

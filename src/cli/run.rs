@@ -201,6 +201,9 @@ mod tests {
         assert_eq!(config.limits, limits);
         let timeouts = Timeouts {
             first_request: secs(600),
+            idle: Duration::ZERO,
+            request: secs(60),
+            keep_alive: secs(60),
             connect: secs(10),
             tls: secs(10),
             upstream_response: secs(60),

@@ -131,6 +131,23 @@ pub static KEYS: &[Key] = &[
         doc: "Where to connect for brokers whose advertised address cannot be reached from here.",
     },
     Key {
+        path: "upstream.reconnectBackoff",
+        flag: "upstream-reconnect-backoff",
+        heading: ADDRESSES,
+        kind: Kind::Time,
+        default: "50ms",
+        doc: "How long a broker that could not be reached is left alone, clients being reset meanwhile; twice as \
+              long after each further failure, a random part of it less. 0 tries for every client.",
+    },
+    Key {
+        path: "upstream.reconnectBackoffMax",
+        flag: "upstream-reconnect-backoff-max",
+        heading: ADDRESSES,
+        kind: Kind::Wait,
+        default: "1s",
+        doc: "The longest that this becomes: once the broker is back, the first client that comes later finds it.",
+    },
+    Key {
         path: "upstream.tls.enabled",
         flag: "upstream-tls-enabled",
         heading: TLS,
@@ -343,12 +360,40 @@ pub static KEYS: &[Key] = &[
         doc: "How long a client may be connected before its first request.",
     },
     Key {
+        path: "timeouts.idle",
+        flag: "timeouts-idle",
+        heading: LIMITS,
+        kind: Kind::Time,
+        default: "0s",
+        doc: "How long a connection may be silent on both sides with nothing open on it before it is closed; \
+              0 leaves that to clients and brokers (connections.max.idle.ms).",
+    },
+    Key {
+        path: "timeouts.request",
+        flag: "timeouts-request",
+        heading: LIMITS,
+        kind: Kind::Time,
+        default: "60s",
+        doc: "How long a request that has begun to arrive may come at less than 1 KiB a second, while hapax \
+              waits for nothing else, before its client is closed; 0 waits for ever.",
+    },
+    Key {
+        path: "timeouts.keepAlive",
+        flag: "timeouts-keep-alive",
+        heading: LIMITS,
+        kind: Kind::Time,
+        default: "60s",
+        doc: "How long a connection may be silent, on either side, before TCP asks whether its peer is still \
+              there: four times, a quarter of this apart; 0 never asks.",
+    },
+    Key {
         path: "timeouts.connect",
         flag: "timeouts-connect",
         heading: LIMITS,
         kind: Kind::Wait,
         default: "10s",
-        doc: "How long reaching a broker may take.",
+        doc: "How long an address of a broker may take to answer; where there are several, the next one is \
+              tried too once a quarter of a second has passed.",
     },
     Key {
         path: "timeouts.tls",
@@ -494,9 +539,14 @@ const AT_RUN_TIME: &[&str] = &[
     "limits.inFlight",
     "limits.collectedBytes",
     "timeouts.firstRequest",
+    "timeouts.idle",
+    "timeouts.request",
+    "timeouts.keepAlive",
     "timeouts.connect",
     "timeouts.tls",
     "timeouts.upstreamResponse",
+    "upstream.reconnectBackoff",
+    "upstream.reconnectBackoffMax",
     "drain.timeout",
     "drain.until",
     "drain.minDelay",

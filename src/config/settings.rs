@@ -17,8 +17,8 @@ use super::file::{self, FileError};
 use super::keys::{KEYS, Key, Kind};
 use super::value::{FromValue, Value};
 use super::{
-    AddressMap, AdminConfig, CertificateFiles, Config, Conflict, DrainConfig, Limits, ListenTls,
-    LogConfig, ParseError, SequenceConfig, StateConfig, Timeouts, UpstreamTls,
+    AddressMap, AdminConfig, BackoffConfig, CertificateFiles, Config, Conflict, DrainConfig,
+    Limits, ListenTls, LogConfig, ParseError, SequenceConfig, StateConfig, Timeouts, UpstreamTls,
 };
 use crate::policy::Policies;
 
@@ -317,6 +317,10 @@ impl Settings {
             node_slots,
             slot_grace: self.get("listen.slotGrace"),
             address_map,
+            backoff: BackoffConfig {
+                first: self.get("upstream.reconnectBackoff"),
+                max: self.get("upstream.reconnectBackoffMax"),
+            },
             upstream_tls: self.upstream_tls(&mut conflicts),
             listen_tls: self.listen_tls(&mut conflicts),
             allow_open_listener: self.get("allowOpenListener"),
@@ -344,6 +348,9 @@ impl Settings {
             },
             timeouts: Timeouts {
                 first_request: self.get("timeouts.firstRequest"),
+                idle: self.get("timeouts.idle"),
+                request: self.get("timeouts.request"),
+                keep_alive: self.get("timeouts.keepAlive"),
                 connect: self.get("timeouts.connect"),
                 tls: self.get("timeouts.tls"),
                 upstream_response: self.get("timeouts.upstreamResponse"),

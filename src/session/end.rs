@@ -39,6 +39,10 @@ pub(super) enum End {
     UpstreamLost(io::Error),
     #[error("the broker did not answer within {0:?}")]
     UpstreamSilent(Duration),
+    #[error("neither side said anything for {0:?} (timeouts.idle)")]
+    Idle(Duration),
+    #[error("a request arrives at less than 1 KiB a second for {0:?} (timeouts.request)")]
+    Slow(Duration),
     #[error("{1}")]
     Frame(Side, FrameError),
     #[error("{}", stranger(*.0, *.1))]
@@ -68,6 +72,8 @@ impl End {
             | Self::ClientLost(_)
             | Self::UnknownVersion { .. }
             | Self::Refused(_)
+            | Self::Idle(_)
+            | Self::Slow(_)
             | Self::Drained
             | Self::Cut => Side::Client,
             Self::UpstreamClosed
@@ -101,6 +107,8 @@ impl End {
             | Self::Unpaired(_)
             | Self::UnknownVersion { .. } => DisconnectCause::Protocol,
             Self::Refused(_) => DisconnectCause::Policy,
+            Self::Idle(_) => DisconnectCause::Idle,
+            Self::Slow(_) => DisconnectCause::Slow,
             Self::Drained => DisconnectCause::Drain,
             Self::Cut => DisconnectCause::DrainTimeout,
         }
@@ -246,7 +254,12 @@ impl Session {
         match end {
             End::ClientLost(_) if end.is_of_tls() => Some(Matter::ClientTls(self.info.client.ip())),
             End::UpstreamLost(_) if end.is_of_tls() => Some(Matter::BrokerLost(self.node)),
-            End::ClientClosed | End::ClientLost(_) | End::Misled | End::Drained | End::Cut => None,
+            End::ClientClosed
+            | End::ClientLost(_)
+            | End::Idle(_)
+            | End::Misled
+            | End::Drained
+            | End::Cut => None,
             End::UpstreamClosed | End::UpstreamLost(_) if unanswered == 0 => None,
             End::UpstreamClosed | End::UpstreamLost(_) | End::UpstreamSilent(_) => {
                 Some(Matter::BrokerLost(self.node))
@@ -259,6 +272,7 @@ impl Session {
             | End::Malformed(..)
             | End::Unpaired(_)
             | End::UnknownVersion { .. }
+            | End::Slow(_)
             | End::Refused(_) => Some(match end.side() {
                 Side::Client => Matter::ClientSpeech(self.info.client.ip()),
                 Side::Upstream => Matter::BrokerSpeech(self.node),

@@ -17,6 +17,7 @@ use super::route::{PREFIX, RequestStage};
 use super::topics::TopicCache;
 use super::{BUFFER, Session, poll_read};
 use crate::config::Mode;
+use crate::socket;
 use crate::timers::timeout;
 use std::future::poll_fn;
 use std::sync::atomic::Ordering;
@@ -66,6 +67,10 @@ impl Session {
         if self.config.policies != config.policies {
             self.topics = TopicCache::default();
         }
+        let keep_alive = config.timeouts.keep_alive;
+        if keep_alive != self.config.timeouts.keep_alive {
+            self.keep_alive_after(keep_alive);
+        }
         self.config = config;
         // What is looked for in the log is looked for to its end.
         if self.readback.is_none() {
@@ -74,6 +79,14 @@ impl Session {
             self.seen = Some(version);
         }
         None
+    }
+
+    fn keep_alive_after(&self, silence: Duration) {
+        for stream in [&self.client, &self.upstream] {
+            if let Err(error) = socket::keep_alive_after(stream.tcp(), silence) {
+                tracing::debug!(%error, "cannot change when TCP asks for a peer");
+            }
+        }
     }
 
     /// Takes the next step towards the end. Returns whether that moved anything.

@@ -10,7 +10,9 @@ use crate::session::leave::Stage;
 use crate::session::told::{Matter, Told, several};
 use crate::timers::timeout;
 use crate::tls::{HandshakeError, LoadError, Reason, Stream, Tls};
-use crate::upstream::{Broker, Brokers, DialError, Dialler, Learned, Own, ProbeError, Target, ask};
+use crate::upstream::{
+    Backoff, Broker, Brokers, DialError, Dialler, Learned, Own, ProbeError, Target, ask,
+};
 use crate::window::Time;
 use crate::wire::frame::{FrameError, Stranger};
 use dashmap::DashMap;
@@ -77,6 +79,8 @@ pub struct Shared {
     reachable: AtomicBool,
     /// Whether one ever has.
     reached: AtomicBool,
+    /// The brokers that could not be reached just now.
+    backoff: Backoff,
     told: Told,
     /// Records that are older, in milliseconds since 1970, may make a broker
     /// forget their producer at once.
@@ -128,6 +132,7 @@ impl Shared {
             collected: AtomicUsize::new(0),
             reachable: AtomicBool::new(false),
             reached: AtomicBool::new(false),
+            backoff: Backoff::default(),
             told: Told::default(),
             old_before: AtomicI64::new(i64::MIN),
             reading: AtomicUsize::new(0),
@@ -181,6 +186,8 @@ impl Shared {
         drop(current);
         self.version.fetch_add(1, Ordering::Release);
         self.see_time();
+        // One that waits for nothing would not hear of a shorter time.
+        self.nudge();
     }
 
     /// How often there was news for sessions.
@@ -302,6 +309,24 @@ impl Shared {
         }
     }
 
+    /// Connects to a broker for a client, unless it could not be reached just
+    /// now: see [`Backoff`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Dialler::dial`], or that it is left alone.
+    pub(super) async fn dial_for_client(&self, target: &Target) -> Result<Stream, DialError> {
+        let config = self.current().backoff;
+        let leave = self.backoff.leave(target, config, Instant::now());
+        let attempt = leave.map_err(DialError::LeftAlone)?;
+        let dialled = self.dial(target).await;
+        if dialled.is_err() {
+            let now = Instant::now();
+            self.backoff.failed(target, attempt, config, now);
+        }
+        dialled
+    }
+
     /// Connects to a broker.
     ///
     /// # Errors
@@ -316,15 +341,16 @@ impl Shared {
         };
         let dialled = dialler.dial(target).await;
         match (target.node, &dialled) {
-            (None, Err(_)) => {
-                self.brokers.bootstrap_failed();
-                self.found(false);
-            }
+            (None, Err(_)) => self.found(false),
             // Whether what took the connection is a Kafka, the probe finds out.
-            (None, Ok(_)) | (Some(_), Err(_)) => {}
+            (None, Ok((address, _))) => self.brokers.bootstrap_reached(address),
+            (Some(_), Err(_)) => {}
             (Some(_), Ok(_)) => self.found(true),
         }
-        dialled
+        if dialled.is_ok() {
+            self.backoff.reached(target);
+        }
+        dialled.map(|(_, stream)| stream)
     }
 
     /// Asks the upstream whether it is there, unless a client's connection
@@ -375,12 +401,26 @@ impl Shared {
             DialError::Timeout { .. } => ConnectError::Timeout,
             DialError::Loop { .. } => ConnectError::Loop,
             DialError::Tls { .. } | DialError::TlsTimeout { .. } => ConnectError::Tls,
+            DialError::LeftAlone(_) => ConnectError::LeftAlone,
             DialError::Connect { .. } | DialError::Nothing => ConnectError::Other,
         };
         self.metrics.upstream_connect_errors.with(cause).inc();
+        if let DialError::LeftAlone(_) = error {
+            // Why it is was told when it was tried.
+            let node = target.node.map(NodeId::to_wire);
+            tracing::debug!(node, %client, reason = %error, "client closed");
+            return;
+        }
         if let Some(repeated) = self.may_tell(Matter::Unreachable(target.node)) {
             let repeated = several(repeated);
             let node = target.node.map(NodeId::to_wire);
+            if self.has_vanished(target) {
+                tracing::info!(
+                    node, %client, repeated, reason = %error,
+                    "cannot reach a broker that the cluster no longer lists, client closed"
+                );
+                return;
+            }
             let advice = match error {
                 // The reason says it.
                 DialError::Tls { .. } | DialError::TlsTimeout { .. } => String::new(),
@@ -391,6 +431,13 @@ impl Shared {
                 "cannot reach the broker, client closed"
             );
         }
+    }
+
+    /// Whether the cluster no longer lists the broker: clients that know it hear
+    /// of that from another one.
+    fn has_vanished(&self, target: &Target) -> bool {
+        let mut brokers = self.brokers.all().into_iter();
+        brokers.any(|broker| Some(broker.node) == target.node && broker.vanished)
     }
 
     /// What to do about a target that cannot be reached.

@@ -276,6 +276,7 @@ impl Session {
         };
         let moved = filled.left() - head.len();
         self.runs.from_client |= moved > 0;
+        self.pace.came(moved, self.now);
         self.moved_unseen(Side::Client, moved);
         self.request.passed(moved);
         self.to_upstream.push_piped(filled);

@@ -62,7 +62,7 @@ struct State {
     slots: Vec<Option<Slot>>,
     /// Brokers that found no slot, so that each is told of once.
     homeless: HashMap<NodeId, HostPort>,
-    /// Which bootstrap server is tried first; moves on when one fails.
+    /// Which bootstrap server is tried first: the one that was reached last.
     bootstrap_first: usize,
     lines: Lines,
 }
@@ -260,10 +260,12 @@ impl Brokers {
         }
     }
 
-    /// A bootstrap server could not be reached: try the next one first.
-    pub fn bootstrap_failed(&self) {
-        let mut state = self.state();
-        state.bootstrap_first = (state.bootstrap_first + 1) % self.bootstrap.len().max(1);
+    /// A bootstrap server was reached: it is the first one that is tried next.
+    pub fn bootstrap_reached(&self, server: &HostPort) {
+        let Some(at) = self.bootstrap.iter().position(|own| own == server) else {
+            return;
+        };
+        self.state().bootstrap_first = at;
     }
 
     /// Where a connection to a broker port goes; to the bootstrap servers
@@ -524,11 +526,12 @@ mod tests {
     }
 
     #[test]
-    fn a_port_without_a_broker_leads_to_the_bootstrap_servers_in_turn() {
+    fn a_port_without_a_broker_leads_to_the_bootstrap_server_that_was_reached_last() {
         let b = brokers(100..=101, &[]);
         assert_eq!(b.target(100), b.bootstrap());
         assert_eq!(b.bootstrap().addresses[0].host, "boot-a");
-        b.bootstrap_failed();
+        b.bootstrap_reached(&address("boot-b", 9092));
+        b.bootstrap_reached(&address("boot-c", 9092));
         assert_eq!(b.bootstrap().addresses[0].host, "boot-b");
         assert_eq!(b.bootstrap().addresses.len(), 2);
     }

@@ -1,7 +1,9 @@
 //! Connecting to a broker.
 
+use super::race::Race;
 use super::{Own, Target};
 use crate::config::{HostPort, Timeouts};
+use crate::socket;
 use crate::timers::timeout;
 use crate::tls::{HandshakeError, Stream, Tls};
 use std::io::{self, ErrorKind};
@@ -70,6 +72,9 @@ pub enum DialError {
         /// How long was waited.
         after: Duration,
     },
+    /// It could not be reached just now, so it is not tried for everybody.
+    #[error("could not be reached just now, and is tried again in {0:?}")]
+    LeftAlone(Duration),
     /// There was nothing to dial.
     #[error("no address to connect to")]
     Nothing,
@@ -98,40 +103,39 @@ pub struct Dialler<'a> {
 }
 
 impl Dialler<'_> {
-    /// Connects to the first address of the target that answers.
+    /// Connects to the first address of the target that answers; tells which of
+    /// the target's that is one of.
     ///
     /// # Errors
     ///
-    /// The last address's error.
-    pub async fn dial(self, target: &Target) -> Result<Stream, DialError> {
-        let mut last = DialError::Nothing;
-        for address in &target.addresses {
-            let host = target.advertised_host.as_ref().unwrap_or(&address.host);
-            match self.dial_one(address, host).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => last = error,
+    /// The last failure, or that one of the addresses is hapax itself.
+    pub async fn dial(self, target: &Target) -> Result<(HostPort, Stream), DialError> {
+        let names = target.addresses.iter().cloned();
+        let mut race = Race::new(names, self.timeouts.connect, self.own);
+        let mut worst = DialError::Nothing;
+        while let Some(tried) = race.next().await {
+            let error = match tried {
+                Ok((address, stream)) => {
+                    let host = target.advertised_host.as_ref().unwrap_or(&address.host);
+                    self.prepare(&stream);
+                    match self.secure(stream, &address, host).await {
+                        Ok(stream) => return Ok((address, stream)),
+                        Err(error) => error,
+                    }
+                }
+                Err(error) => error,
+            };
+            if !matches!(worst, DialError::Loop { .. }) {
+                worst = error;
             }
         }
-        Err(last)
+        Err(worst)
     }
 
-    /// Tries every address of a name; each has its own time, so that one which
-    /// does not answer does not hide the others.
-    async fn dial_one(self, address: &HostPort, host: &str) -> Result<Stream, DialError> {
-        let patience = self.timeouts.connect;
-        let mut last = DialError::Nothing;
-        for socket_address in resolve(address, patience).await? {
-            let connected = match connect(address, socket_address, patience, self.own).await {
-                Err(looped @ DialError::Loop { .. }) => return Err(looped),
-                Err(error) => Err(error),
-                Ok(stream) => self.secure(stream, address, host).await,
-            };
-            match connected {
-                Ok(stream) => return Ok(stream),
-                Err(error) => last = error,
-            }
+    fn prepare(self, stream: &TcpStream) {
+        if let Err(error) = socket::prepare(stream, self.timeouts.keep_alive) {
+            tracing::debug!(%error, "cannot set what every connection is set to, upstream");
         }
-        Err(last)
     }
 
     /// Speaks TLS on a connection, where that is configured, to whoever has a
@@ -201,10 +205,6 @@ pub async fn connect(
         .map_err(|source| DialError::connect(address, source))?;
     if own.contains(socket_address, stream.local_addr().ok()) {
         return Err(looped());
-    }
-    // Kafka frames are written whole: Nagle would only delay them.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "cannot set TCP_NODELAY upstream");
     }
     Ok(stream)
 }

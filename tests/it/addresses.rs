@@ -570,8 +570,8 @@ fn an_upstream_that_is_down_at_start_is_waited_for() {
     ping(&mut early);
     assert!(early.is_closed(SOON));
     let upstream = broker::start_at(port);
-    check_bootstrap(&hapax, &upstream);
     await_until("readiness", SOON, ready);
+    check_bootstrap(&hapax, &upstream);
 }
 
 fn check_bootstrap(hapax: &Hapax, upstream: &broker::Upstream) {

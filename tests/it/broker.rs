@@ -3,7 +3,7 @@
 //! Only hapax's readiness probe is answered unseen.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub const OPAQUE: i16 = 999;
 
 /// Where the scripted broker listens.
 pub struct Upstream {
-    /// `127.0.0.1:port`.
+    /// `127.0.0.1:port`, or another address than that.
     pub address: String,
     /// Its port.
     pub port: u16,
@@ -34,7 +34,12 @@ pub fn start() -> Upstream {
 
 /// Starts it on that port.
 pub fn start_at(port: u16) -> Upstream {
-    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    start_on(SocketAddr::from(([127, 0, 0, 1], port)))
+}
+
+/// Starts it on that address.
+pub fn start_on(address: SocketAddr) -> Upstream {
+    let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap();
     let (hand_over, arrivals) = mpsc::channel();
     thread::spawn(move || {

@@ -20,6 +20,7 @@ mod flow;
 mod insight;
 mod orders;
 mod orphans;
+mod reach;
 mod reload;
 mod resolve;
 mod runs;
@@ -27,6 +28,7 @@ mod sasl;
 #[path = "../support/secure.rs"]
 mod secure;
 mod snapshot;
+mod time;
 mod tls;
 mod trust;
 mod versions;

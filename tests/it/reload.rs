@@ -53,6 +53,21 @@ impl Configured {
     }
 }
 
+/// Nothing else would ever wake a session on which nothing is open.
+#[test]
+fn a_client_that_says_nothing_hears_of_a_shorter_idle_time() {
+    let configured = Configured::new("absorb", "timeouts: {idle: 0}\n");
+    let mut silent = configured.world.pair();
+    configured.reload("timeouts: {idle: 1s}\n", "applied");
+    assert!(silent.client.is_closed(SOON));
+    let idle = ["cause=\"idle\""];
+    let hapax = &configured.world.hapax;
+    let ended = hapax.metric("hapax_client_disconnects_total", &idle);
+    assert_eq!(ended, 1.0);
+    configured.reload("timeouts: {idle: 1h}\n", "applied");
+    configured.world.pair().barrier();
+}
+
 /// The answer to a POST, from its status on.
 fn post(admin: &str, path: &str, body: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(admin).unwrap();

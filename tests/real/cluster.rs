@@ -272,6 +272,17 @@ impl Cluster {
         self.script(&["restart", &(i + 1).to_string()], |_| {});
     }
 
+    /// Adds a broker with this id whose first port is `port`; its FRONT
+    /// listener advertises `front`.
+    pub(crate) fn join(&mut self, id: i32, port: u16, front: &str) {
+        self.ports.push(port);
+        self.node_ids.push(id);
+        self.front_advertised.push(front.to_owned());
+        let node = self.nodes().to_string();
+        let (port, id) = (port.to_string(), id.to_string());
+        self.script(&["join", &node, &port, &id, front], |_| {});
+    }
+
     /// What the leaders' logs hold, as Kafka's own tool reads them.
     pub(crate) fn log(&self, topic: &str) -> Vec<Batch> {
         self.logs(&[topic]).remove(0)

@@ -48,6 +48,8 @@ mod readme;
 #[cfg(test)]
 mod sasl;
 #[cfg(test)]
+mod scale;
+#[cfg(test)]
 mod state;
 #[cfg(test)]
 mod tap;

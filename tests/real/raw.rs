@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::indexmap::IndexMap;
+use kafka_protocol::messages::alter_partition_reassignments_request::{
+    ReassignablePartition, ReassignableTopic,
+};
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::PartitionProduceResponse;
 use kafka_protocol::messages::{
-    CreateTopicsRequest, InitProducerIdRequest, MetadataRequest, MetadataResponse, ProduceRequest,
-    RequestHeader, ResponseHeader, TopicName,
+    AlterPartitionReassignmentsRequest, CreateTopicsRequest, InitProducerIdRequest,
+    MetadataRequest, MetadataResponse, ProduceRequest, RequestHeader, ResponseHeader, TopicName,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 use kafka_protocol::records::{
@@ -162,6 +165,26 @@ impl Connection {
             .iter()
             .map(|partition| partition.leader_id.0)
             .collect()
+    }
+
+    /// Moves each partition of a topic to the one node that is named for it.
+    pub(crate) fn move_partitions(&mut self, topic: &str, nodes: &[i32]) {
+        let partitions = (0..).zip(nodes).map(|(index, node)| {
+            ReassignablePartition::default()
+                .with_partition_index(index)
+                .with_replicas(Some(vec![(*node).into()]))
+        });
+        let topic = ReassignableTopic::default()
+            .with_name(topic_name(topic))
+            .with_partitions(partitions.collect());
+        let request = AlterPartitionReassignmentsRequest::default()
+            .with_topics(vec![topic])
+            .with_timeout_ms(20_000);
+        let response = self.call(0, &request);
+        let topics = response.responses.iter();
+        let codes = topics.flat_map(|topic| topic.partitions.iter().map(|p| p.error_code));
+        let codes: Vec<i16> = codes.chain([response.error_code]).collect();
+        assert!(codes.iter().all(|code| *code == 0), "{response:?}");
     }
 
     /// A new producer id; a fresh broker may have to be asked more than once.

@@ -11,11 +11,11 @@ use super::await_until;
 
 /// A running hapax; killed on drop.
 pub struct Hapax {
-    /// `127.0.0.1:port` of its bootstrap listener.
+    /// `address:port` of its bootstrap listener.
     pub bootstrap: String,
     /// The first of its broker ports.
     pub first_port: u16,
-    /// `127.0.0.1:port` of its admin pages.
+    /// `address:port` of its admin pages.
     pub admin: String,
     child: Child,
     dir: tempfile::TempDir,
@@ -29,7 +29,13 @@ pub fn start(upstream: &str, mode: &str, flags: &[&str]) -> Hapax {
 
 /// The same with this many broker ports.
 pub fn start_with(upstream: &str, mode: &str, ports: u16, flags: &[&str]) -> Hapax {
-    let mut hapax = spawn(upstream, mode, free_range(ports + 2), ports, flags);
+    start_at("127.0.0.1", upstream, mode, ports, flags)
+}
+
+/// The same on another address than 127.0.0.1, in brackets where it is IPv6.
+pub fn start_at(host: &str, upstream: &str, mode: &str, ports: u16, flags: &[&str]) -> Hapax {
+    let first = free_range(ports + 2);
+    let mut hapax = spawn_at(host, upstream, mode, first, ports, flags);
     await_until("hapax to listen", Duration::from_secs(20), || {
         if let Some(status) = hapax.child.try_wait().unwrap() {
             panic!("hapax ended with {status}: {}", hapax.output());
@@ -42,14 +48,25 @@ pub fn start_with(upstream: &str, mode: &str, ports: u16, flags: &[&str]) -> Hap
 
 /// Starts `hapax run`, from `first` on: bootstrap, admin and broker ports.
 pub fn spawn(upstream: &str, mode: &str, first: u16, ports: u16, flags: &[&str]) -> Hapax {
+    spawn_at("127.0.0.1", upstream, mode, first, ports, flags)
+}
+
+fn spawn_at(
+    host: &str,
+    upstream: &str,
+    mode: &str,
+    first: u16,
+    ports: u16,
+    flags: &[&str],
+) -> Hapax {
     let (listen, admin, broker) = (first, first + 1, first + 2);
     let dir = tempfile::tempdir().unwrap();
     let stderr = fs::File::create(dir.path().join("stderr")).unwrap();
     let child = Command::new(binary())
         .args(["run", "--upstream", upstream, "--mode", mode])
-        .arg(format!("--listen=127.0.0.1:{listen}"))
+        .arg(format!("--listen={host}:{listen}"))
         .arg(format!("--broker-ports={broker}-{}", broker + ports - 1))
-        .arg(format!("--admin-listen=127.0.0.1:{admin}"))
+        .arg(format!("--admin-listen={host}:{admin}"))
         .args(flags)
         .stdin(Stdio::null())
         .stdout(stderr.try_clone().unwrap())
@@ -57,9 +74,9 @@ pub fn spawn(upstream: &str, mode: &str, first: u16, ports: u16, flags: &[&str])
         .spawn()
         .expect("hapax runs");
     Hapax {
-        bootstrap: format!("127.0.0.1:{listen}"),
+        bootstrap: format!("{host}:{listen}"),
         first_port: broker,
-        admin: format!("127.0.0.1:{admin}"),
+        admin: format!("{host}:{admin}"),
         child,
         dir,
     }
