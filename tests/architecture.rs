@@ -13,9 +13,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["hapax"]),
     ("lib", &["listen"]),
     ("cli", &["config", "explain", "metrics"]),
-    ("config", &["ids", "policy"]),
+    ("config", &["ids", "memory", "policy"]),
     ("logging", &["config"]),
     ("ids", &[]),
+    ("memory", &[]),
     ("policy", &[]),
     ("ports", &[]),
     ("window", &["ids"]),
@@ -33,8 +34,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "session",
         &[
-            "config", "events", "ids", "ledger", "metrics", "policy", "timers", "tls", "upstream",
-            "window", "wire",
+            "config", "events", "ids", "ledger", "memory", "metrics", "policy", "timers", "tls",
+            "upstream", "window", "wire",
         ],
     ),
     ("workers", &["session", "timers"]),
@@ -45,7 +46,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "admin",
         &[
-            "cli", "config", "events", "ids", "logging", "metrics", "reload", "session",
+            "cli", "config", "events", "ids", "logging", "memory", "metrics", "reload", "session",
             "snapshot", "window", "workers",
         ],
     ),
@@ -63,7 +64,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "listen",
         &[
-            "admin", "config", "drain", "events", "ledger", "metrics", "ports", "reload",
+            "admin", "config", "drain", "events", "ledger", "memory", "metrics", "ports", "reload",
             "session", "snapshot", "tls", "upstream", "window", "workers",
         ],
     ),

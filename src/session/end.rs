@@ -51,6 +51,8 @@ pub(super) enum End {
     UnknownVersion { api: &'static str, version: i16 },
     #[error("refused what cannot be answered: {0}")]
     Refused(&'static str),
+    #[error("{0}: raise memory.limit, or find who does not read")]
+    Memory(&'static str),
     #[error("hapax ends, and every request is answered")]
     Drained,
     #[error("the time that hapax had to end is over")]
@@ -68,6 +70,7 @@ impl End {
             | Self::ClientLost(_)
             | Self::UnknownVersion { .. }
             | Self::Refused(_)
+            | Self::Memory(_)
             | Self::Drained
             | Self::Cut => Side::Client,
             Self::UpstreamClosed
@@ -101,6 +104,7 @@ impl End {
             | Self::Unpaired(_)
             | Self::UnknownVersion { .. } => DisconnectCause::Protocol,
             Self::Refused(_) => DisconnectCause::Policy,
+            Self::Memory(_) => DisconnectCause::Memory,
             Self::Drained => DisconnectCause::Drain,
             Self::Cut => DisconnectCause::DrainTimeout,
         }
@@ -251,6 +255,7 @@ impl Session {
             End::UpstreamClosed | End::UpstreamLost(_) | End::UpstreamSilent(_) => {
                 Some(Matter::BrokerLost(self.node))
             }
+            End::Memory(_) => Some(Matter::NoMemory),
             End::Stranger(Side::Client, stranger) => {
                 Some(Matter::ClientStranger(self.info.client.ip(), *stranger))
             }
@@ -288,5 +293,6 @@ fn stranger(side: Side, stranger: Stranger) -> &'static str {
 impl Drop for Session {
     fn drop(&mut self) {
         self.settle_all();
+        self.leave_room();
     }
 }
