@@ -61,6 +61,8 @@ pub struct Config {
     pub policies: Policies,
     /// `limits.*`.
     pub limits: Limits,
+    /// `memory.limit`: bytes of memory that the process may use.
+    pub memory_limit: usize,
     /// `timeouts.*`.
     pub timeouts: Timeouts,
     /// `drain.*`.

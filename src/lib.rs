@@ -13,6 +13,7 @@ pub mod ids;
 pub mod ledger;
 pub mod listen;
 pub mod logging;
+pub mod memory;
 pub mod metrics;
 pub mod policy;
 pub mod ports;

@@ -12,7 +12,7 @@ use crate::ledger::Ledger;
 use crate::metrics::{EvictionReason, Metrics};
 use crate::ports;
 use crate::reload::{self, Certificates, ConfigFile, Reloadable, Reloader};
-use crate::session::{Door, Shared};
+use crate::session::{Door, Shared, division};
 use crate::snapshot::{Keeper, Lifetime, StartError};
 use crate::socket;
 use crate::tls::{LoadError, Tls};
@@ -140,6 +140,7 @@ async fn serve_and_reload(
     tracing::info!(address = %admin_address, "admin listens");
 
     let shared = Arc::new(share_with(config, tls));
+    tell_what_does_not_fit(&shared);
     let lifetime = Arc::new(Lifetime::default());
     let mut keeper = Keeper::start(&shared, &lifetime)?;
     let workers = Workers::start(&shared)?;
@@ -207,6 +208,37 @@ fn make_room_for_connections(connections: usize) {
     }
 }
 
+/// Says what was asked for and does not fit into `memory.limit`.
+fn tell_what_does_not_fit(shared: &Shared) {
+    let config = &shared.config;
+    let limit = config.memory_limit;
+    let division = division(config);
+    if division.too_little {
+        tracing::warn!(
+            limit,
+            "memory.limit is less than hapax needs: it will take more; give it 64 MiB or more"
+        );
+    }
+    let (windows, asked) = (division.windows, config.sequence.max_windows);
+    if windows < asked {
+        tracing::warn!(
+            limit,
+            windows,
+            asked,
+            "fewer windows fit into half of memory.limit than sequence.maxWindows asks for: raise the one or lower the other"
+        );
+    }
+    let (connections, asked) = (shared.connections_fit(), config.limits.connections);
+    if connections < asked {
+        tracing::info!(
+            limit,
+            connections,
+            asked,
+            "fewer connections fit into memory.limit than limits.connections allows; more are closed"
+        );
+    }
+}
+
 /// Binds what `flag` says; where that fails, looks whether another hapax is
 /// the reason, which would answer at the same admin address.
 async fn bind(address: SocketAddr, flag: &str, admin: SocketAddr) -> Result<TcpListener, RunError> {
@@ -265,7 +297,8 @@ fn share_with(config: Config, tls: Tls) -> Shared {
         absorb_transactional: sequence.absorb_transactional,
         shield45: sequence.shield45,
     };
-    let ledger = Ledger::new(rules, sequence.max_windows, TOPICS_MAX);
+    let division = division(&config);
+    let ledger = Ledger::new(rules, division.windows, TOPICS_MAX);
     let brokers = Brokers::new(
         config.upstream.clone(),
         config.address_map.clone(),
@@ -274,8 +307,10 @@ fn share_with(config: Config, tls: Tls) -> Shared {
         config.slot_grace,
     );
     let metrics = Metrics::new(config.metrics_max_topics);
-    let limit = i64::try_from(sequence.max_windows).unwrap_or(i64::MAX);
-    metrics.windows_limit.set(limit);
+    let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+    metrics.windows_limit.set(gauge(division.windows));
+    metrics.memory_limit.set(gauge(config.memory_limit));
+    metrics.memory_buffers_limit.set(gauge(division.buffers));
     let events = Events::new(&metrics);
     let ip = config.listen.ip();
     let ports = std::iter::once(config.listen.port()).chain(config.broker_ports.clone());
@@ -298,14 +333,12 @@ async fn accept(shared: Arc<Shared>, workers: Workers, listener: TcpListener, do
                 continue;
             }
         };
-        let open = workers.connections();
-        let config = shared.current();
-        if open >= config.limits.connections {
-            shared.too_many(open);
+        if !shared.may_come(workers.connections()) {
             continue;
         }
         shared.metrics.client_connections_accepted.inc();
-        if let Err(error) = socket::prepare(&client, config.timeouts.keep_alive) {
+        let keep_alive = shared.current().timeouts.keep_alive;
+        if let Err(error) = socket::prepare(&client, keep_alive) {
             tracing::debug!(%peer, %error, "cannot set what every connection is set to, for a client");
         }
         workers.give(&shared, client, door);

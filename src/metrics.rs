@@ -110,6 +110,12 @@ metrics! {
     broker_slots_exhausted: IntCounter = "hapax_broker_slots_exhausted_total",
     /// Bytes that were no Kafka frame, by the side they came from and by what they were. Someone speaks TLS or HTTP to this port, or the wrong port is configured.
     bad_frames: Labelled2<Side, BadFrame> = "hapax_bad_frames_total",
+    /// Memory that the process may use (memory.limit, or three quarters of what its container may use). Raise it, and the container's, when hapax_memory_buffers_bytes comes near its limit.
+    memory_limit: IntGauge = "hapax_memory_limit_bytes",
+    /// Memory that is reserved for connections and for what they keep of requests and responses. Near hapax_memory_buffers_limit_bytes sessions are read more slowly, then new connections are closed: raise memory.limit, or find who does not read (/api/v1/connections).
+    memory_buffers: IntGauge = "hapax_memory_buffers_bytes",
+    /// How much of memory.limit there is for that: what windows and the process itself need is taken off. It follows memory.limit and sequence.maxWindows.
+    memory_buffers_limit: IntGauge = "hapax_memory_buffers_limit_bytes",
     /// Times a limit was reached, by limit. Raise it, or find out who needs so much.
     limit_reached: Labelled<Limit> = "hapax_limit_reached_total",
     /// Label values counted as other because their label is full. Raise metrics.maxTopics when it is the topic.
@@ -484,6 +490,8 @@ labels! {
         Slow = "slow",
         /// A policy refused what asks for no answer.
         Policy = "policy",
+        /// It held memory that others waited for, or waited for too long.
+        Memory = "memory",
     }
 }
 
@@ -631,6 +639,10 @@ labels! {
         InFlight = "in_flight",
         /// limits.collectedBytes.
         CollectedBytes = "collected_bytes",
+        /// memory.limit.
+        Memory = "memory",
+        /// Brokers without a port that are remembered.
+        Brokers = "brokers",
         /// sequence.maxWindows.
         Windows = "windows",
         /// Open attempts of one window.

@@ -19,6 +19,7 @@ mod produce;
 mod readback;
 mod refuse;
 mod reply;
+mod room;
 mod route;
 mod scan;
 mod settle;
@@ -46,6 +47,7 @@ use pipeline::{Owed, Pipeline, Reply};
 use produce::Held;
 use readback::ReadBack;
 use reply::ReplyStage;
+use room::Room;
 use route::RequestStage;
 use settle::Sent;
 use splice::Runs;
@@ -69,7 +71,7 @@ pub use leave::Stage;
 #[doc(hidden)]
 pub use pipeline::Pairing;
 use shared::Collecting;
-pub use shared::{Door, Info, Shared};
+pub use shared::{Door, Info, Shared, division};
 
 /// What must have arrived of a frame before it is announced to the other
 /// side: a broker allocates what a frame announces.
@@ -141,6 +143,7 @@ struct Session {
     reply: ReplyStage,
     to_client: Outbox,
     runs: Runs,
+    room: Room,
 
     pipeline: Pipeline,
     /// Requests so far.
@@ -325,6 +328,7 @@ impl Session {
             reply: ReplyStage::Head,
             to_client: Outbox::default(),
             runs,
+            room: Room::default(),
             pipeline: Pipeline::default(),
             readback: None,
             reads_log: config.sequence.resolve && config.mode != Mode::Observe,
@@ -373,6 +377,8 @@ impl Session {
                 self.last_quiet_requests().await;
                 self.last_bytes().await;
             }
+            // What it was sent it did not read.
+            End::Memory(_) => self.last_quiet_requests().await,
             _ => self.last_bytes().await,
         }
     }
@@ -389,7 +395,9 @@ impl Session {
         self.dry = Dry::default();
         self.runs.begin();
         loop {
-            match self.turn(cx) {
+            let turned = self.turn(cx);
+            self.account();
+            match turned {
                 Ok(true) => {}
                 Ok(false) => match self.poll_timer(cx) {
                     Poll::Pending => {
@@ -510,7 +518,7 @@ impl Session {
             return Err(End::ClientLost(error.unwrap_or_else(|error| error)));
         }
         let may_read = self.blocked != Some(Blocked::Full) && !self.unread_while_held();
-        if self.client_eof || !may_read || self.to_client.len() >= CLIENT_OUT_MAX {
+        if self.client_eof || !may_read || self.owes_reading() {
             return Ok(moved);
         }
         if self.client_run_begins()
@@ -530,18 +538,22 @@ impl Session {
     /// no longer read, which is how a hang-up would be noticed.
     fn unread_while_held(&self) -> bool {
         matches!(self.blocked, Some(Blocked::Held | Blocked::Reading))
-            && self.inbox.len() >= HELD_READ_MAX
+            && self.inbox.len() >= self.held_read_max()
     }
 
     fn read_client(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         if self.dry.client {
             return Ok(false);
         }
+        let Some(allowed) = self.client_allowance() else {
+            return Ok(false);
+        };
         BUFFER.with_borrow_mut(|buffer| {
             let carried = self.inbox.len();
             let in_place = carried + FIRST_PART <= READ_BUFFER && self.blocked.is_none();
             let start = if in_place { carried } else { 0 };
-            let end = start.saturating_add(self.client_room()).min(READ_BUFFER);
+            let room = self.client_room().min(allowed);
+            let end = start.saturating_add(room).min(READ_BUFFER);
             let read = match poll_read(cx, &mut self.client, &mut buffer[start..end]) {
                 Poll::Pending => {
                     self.dry.client = true;
@@ -630,11 +642,15 @@ impl Session {
         if self.dry.upstream {
             return Ok(false);
         }
+        let Some(allowed) = self.upstream_allowance() else {
+            return Ok(false);
+        };
         BUFFER.with_borrow_mut(|buffer| {
             let carried = self.mail.len();
             let in_place = carried + FIRST_PART <= READ_BUFFER;
             let start = if in_place { carried } else { 0 };
-            let end = start.saturating_add(self.upstream_room()).min(READ_BUFFER);
+            let room = self.upstream_room().min(allowed);
+            let end = start.saturating_add(room).min(READ_BUFFER);
             let read = match poll_read(cx, &mut self.upstream, &mut buffer[start..end]) {
                 Poll::Pending => {
                     self.dry.upstream = true;
@@ -747,6 +763,7 @@ impl Session {
         };
         if due <= self.now {
             return match what {
+                Due::Room => Poll::Ready(self.look_at_room()),
                 Due::AnotherLook => Poll::Ready(Ok(())),
                 Due::Orphan => Poll::Ready(Err(End::UpstreamSilent(ORPHAN_PATIENCE))),
                 Due::Response(after) => Poll::Ready(Err(End::UpstreamSilent(after))),
@@ -782,7 +799,8 @@ impl Session {
         });
         let orphan = self.orphan.as_ref().map(|(until, _)| (*until, Due::Orphan));
         let (silent, idle) = (self.silence_due(), self.idle_due());
-        [held, reading, orphan, silent, slow, idle]
+        let room = self.room_due().map(|due| (due, Due::Room));
+        [held, reading, orphan, silent, slow, idle, room]
             .into_iter()
             .flatten()
             .min_by_key(|(due, _)| *due)
@@ -822,6 +840,8 @@ enum Due {
     Rest(Duration),
     /// Nobody has said anything for this long.
     Idle(Duration),
+    /// It is time to look at what is kept in memory.
+    Room,
 }
 
 fn poll_read(

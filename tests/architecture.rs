@@ -13,9 +13,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["hapax"]),
     ("lib", &["listen"]),
     ("cli", &["config", "explain", "metrics"]),
-    ("config", &["ids", "policy"]),
+    ("config", &["ids", "memory", "policy"]),
     ("logging", &["config"]),
     ("ids", &[]),
+    ("memory", &[]),
     ("policy", &[]),
     ("ports", &[]),
     ("window", &["ids"]),
@@ -37,8 +38,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "session",
         &[
-            "config", "events", "ids", "ledger", "metrics", "policy", "socket", "timers", "tls",
-            "upstream", "window", "wire",
+            "config", "events", "ids", "ledger", "memory", "metrics", "policy", "socket", "timers",
+            "tls", "upstream", "window", "wire",
         ],
     ),
     ("workers", &["session", "timers"]),
@@ -49,7 +50,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "admin",
         &[
-            "cli", "config", "events", "ids", "logging", "metrics", "reload", "session",
+            "cli", "config", "events", "ids", "logging", "memory", "metrics", "reload", "session",
             "snapshot", "window", "workers",
         ],
     ),
@@ -67,7 +68,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "listen",
         &[
-            "admin", "config", "drain", "events", "ledger", "metrics", "ports", "reload",
+            "admin", "config", "drain", "events", "ledger", "memory", "metrics", "ports", "reload",
             "session", "snapshot", "socket", "tls", "upstream", "window", "workers",
         ],
     ),

@@ -2,6 +2,7 @@
 
 use super::{BrokerRow, ConfigPage, ConnectionRow, Health, ProducerRow, Reason, TotalsPage, View};
 
+use crate::memory;
 use crate::reload::{Reloader, Report};
 use crate::session::{Info, Shared};
 use crate::snapshot::Lifetime;
@@ -14,13 +15,6 @@ use tokio::sync::oneshot;
 
 /// How long a worker may make no progress before the process counts as dead.
 const STALLED_MAX: Duration = Duration::from_secs(10);
-/// What a window takes with its newest facts and its place in the ledger's map
-/// (measured by tests/bench/memory.rs).
-const WINDOW_BYTES: usize = 293;
-/// The facts that are in that.
-const FACTS_WITHIN: usize = 5;
-/// What one fact beyond those takes.
-const FACT_BYTES: usize = 53;
 
 /// The proxy as the admin server sees it.
 pub struct ProxyView {
@@ -185,10 +179,10 @@ impl View for ProxyView {
         let windows = self.shared.ledger.windows();
         let batches = self.shared.config.sequence.window_batches;
         metrics.windows.set(gauge(windows));
-        let beyond = batches.saturating_sub(FACTS_WITHIN) * FACT_BYTES;
         metrics
             .windows_bytes
-            .set(gauge(windows.saturating_mul(WINDOW_BYTES + beyond)));
+            .set(gauge(windows.saturating_mul(memory::window_bytes(batches))));
+        metrics.memory_buffers.set(gauge(self.shared.memory.used()));
         metrics.producers.set(gauge(self.shared.ledger.producers()));
         let slots = self.shared.brokers.all().into_iter();
         metrics

@@ -466,7 +466,7 @@ mod tests {
             (
                 "upstream:\n  brokers: [a:1]",
                 2,
-                "expected one of bootstrap, addressMap, tls",
+                "expected one of bootstrap, addressMap, reconnectBackoff, reconnectBackoffMax, tls",
             ),
             (
                 "listen:\n  broker_ports: 1-2",

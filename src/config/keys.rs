@@ -344,6 +344,15 @@ pub static KEYS: &[Key] = &[
         doc: "Bytes of unfinished requests that are collected, of all connections together.",
     },
     Key {
+        path: "memory.limit",
+        flag: "memory-limit",
+        heading: LIMITS,
+        kind: Kind::Bytes(0..=1 << 50),
+        default: "0",
+        doc: "Bytes of memory that the process may use; 0 is three quarters of what its container may use, or of \
+              what the machine has.",
+    },
+    Key {
         path: "allowOpenListener",
         flag: "allow-open-listener",
         heading: TLS,

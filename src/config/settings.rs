@@ -20,6 +20,7 @@ use super::{
     AddressMap, AdminConfig, BackoffConfig, CertificateFiles, Config, Conflict, DrainConfig,
     Limits, ListenTls, LogConfig, ParseError, SequenceConfig, StateConfig, Timeouts, UpstreamTls,
 };
+use crate::memory;
 use crate::policy::Policies;
 
 /// The effective configuration: what every key is, and who says so.
@@ -345,6 +346,10 @@ impl Settings {
                 resolves: self.get("limits.resolves"),
                 in_flight: self.get("limits.inFlight"),
                 collected_bytes: self.get("limits.collectedBytes"),
+            },
+            memory_limit: match self.get("memory.limit") {
+                0 => memory::default_limit(),
+                bytes => bytes,
             },
             timeouts: Timeouts {
                 first_request: self.get("timeouts.firstRequest"),

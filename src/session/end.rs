@@ -55,6 +55,8 @@ pub(super) enum End {
     UnknownVersion { api: &'static str, version: i16 },
     #[error("refused what cannot be answered: {0}")]
     Refused(&'static str),
+    #[error("{0}: raise memory.limit, or find who does not read")]
+    Memory(&'static str),
     #[error("hapax ends, and every request is answered")]
     Drained,
     #[error("the time that hapax had to end is over")]
@@ -74,6 +76,7 @@ impl End {
             | Self::Refused(_)
             | Self::Idle(_)
             | Self::Slow(_)
+            | Self::Memory(_)
             | Self::Drained
             | Self::Cut => Side::Client,
             Self::UpstreamClosed
@@ -109,6 +112,7 @@ impl End {
             Self::Refused(_) => DisconnectCause::Policy,
             Self::Idle(_) => DisconnectCause::Idle,
             Self::Slow(_) => DisconnectCause::Slow,
+            Self::Memory(_) => DisconnectCause::Memory,
             Self::Drained => DisconnectCause::Drain,
             Self::Cut => DisconnectCause::DrainTimeout,
         }
@@ -264,6 +268,7 @@ impl Session {
             End::UpstreamClosed | End::UpstreamLost(_) | End::UpstreamSilent(_) => {
                 Some(Matter::BrokerLost(self.node))
             }
+            End::Memory(_) => Some(Matter::NoMemory),
             End::Stranger(Side::Client, stranger) => {
                 Some(Matter::ClientStranger(self.info.client.ip(), *stranger))
             }
@@ -302,5 +307,6 @@ fn stranger(side: Side, stranger: Stranger) -> &'static str {
 impl Drop for Session {
     fn drop(&mut self) {
         self.settle_all();
+        self.leave_room();
     }
 }

@@ -12,6 +12,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
+/// What TLS may hold of sealed bytes.
+const SEALED_MAX: usize = 64 * 1024;
+
 /// What has yet to be written to one socket, and how much has been.
 #[derive(Default, Debug)]
 pub(super) struct Outbox {
@@ -46,6 +49,16 @@ impl Outbox {
     /// Bytes that wait in memory of ours.
     pub(super) fn len(&self) -> usize {
         self.pending.len() - self.sent
+    }
+
+    /// What all that waits takes, in memory and in a pipe.
+    pub(super) fn kept(&self) -> usize {
+        let first = match &self.first {
+            First::Nothing => 0,
+            First::Piped(piped) => piped.left(),
+            First::Sealed => SEALED_MAX,
+        };
+        self.pending.capacity() + first
     }
 
     /// Bytes that the socket has taken, or TLS for it.

@@ -54,6 +54,14 @@ pub(super) struct Owed {
 }
 
 impl Owed {
+    /// How long its answer is, where that is hapax's own.
+    fn ready_bytes(&self) -> usize {
+        match &self.reply {
+            Reply::Ready(bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+
     /// The answers of hapax's own that join the response.
     pub(super) fn joined_by(&self) -> &[Answer] {
         match &self.reply {
@@ -78,6 +86,8 @@ pub(super) enum Unpaired {
 #[derive(Debug)]
 pub(super) struct Pipeline {
     owed: VecDeque<Owed>,
+    /// Bytes of the answers of hapax's own in it.
+    ready: usize,
 }
 
 impl Default for Pipeline {
@@ -85,6 +95,7 @@ impl Default for Pipeline {
     fn default() -> Self {
         Self {
             owed: VecDeque::with_capacity(1),
+            ready: 0,
         }
     }
 }
@@ -98,7 +109,13 @@ impl Pipeline {
         self.owed.is_empty()
     }
 
+    /// Bytes of answers of hapax's own that wait for their turn.
+    pub(super) fn ready_bytes(&self) -> usize {
+        self.ready
+    }
+
     pub(super) fn push(&mut self, owed: Owed) {
+        self.ready += owed.ready_bytes();
         self.owed.push_back(owed);
     }
 
@@ -131,7 +148,9 @@ impl Pipeline {
                 got: correlation_id,
             });
         }
-        self.owed.pop_front().ok_or(Unpaired::Unasked)
+        let owed = self.owed.pop_front().ok_or(Unpaired::Unasked)?;
+        self.ready -= owed.ready_bytes();
+        Ok(owed)
     }
 
     /// Takes the token exchange that is owed next, if one is.
@@ -148,7 +167,10 @@ impl Pipeline {
         }
         let mut owed = self.owed.pop_front()?;
         match std::mem::replace(&mut owed.reply, Reply::Pass) {
-            Reply::Ready(bytes) => Some((owed, bytes)),
+            Reply::Ready(bytes) => {
+                self.ready -= bytes.len();
+                Some((owed, bytes))
+            }
             _ => None,
         }
     }
@@ -166,6 +188,7 @@ impl Pipeline {
 
     /// Takes all that is left, oldest first.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Owed> + '_ {
+        self.ready = 0;
         self.owed.drain(..)
     }
 
@@ -228,7 +251,9 @@ mod tests {
         pipeline.push(owed(2, Reply::Ready(Bytes::from_static(b"two"))));
         assert!(pipeline.take_ready().is_none());
         pipeline.take(1).unwrap();
+        assert_eq!(pipeline.ready_bytes(), 3);
         assert_eq!(pipeline.take_ready().unwrap().1, "two");
+        assert_eq!(pipeline.ready_bytes(), 0);
         assert!(pipeline.is_empty());
     }
 

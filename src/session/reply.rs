@@ -4,7 +4,7 @@ use super::end::End;
 use super::outbox::Pass;
 use super::pipeline::{Owed, Reply, Unpaired};
 use super::readback::ANSWER_MAX;
-use super::route::PREFIX;
+use super::route::{NAME_KEPT_MAX, PREFIX};
 use super::splice::RUN_MIN;
 use super::told::{Matter, several};
 use super::{FIRST_PART, Session};
@@ -344,7 +344,10 @@ impl Session {
                 return true;
             }
         };
-        let transactional_id: Option<Arc<str>> = claim.transactional_id.as_deref().map(Into::into);
+        let transactional_id: Option<Arc<str>> = claim
+            .transactional_id
+            .as_deref()
+            .map(|id| id[..id.floor_char_boundary(NAME_KEPT_MAX)].into());
         if let Some((id, epoch)) = outcome.announced {
             if let Some(producer) = self.shared.ledger.producer(id, self.time) {
                 producer.announce(epoch);

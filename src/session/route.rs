@@ -16,6 +16,8 @@ use super::produce::Streamed;
 /// The largest SASL or coordinator request that is read. Brokers accept SASL
 /// tokens of up to half of that.
 const READ_WHOLE_MAX: usize = 1024 * 1024;
+/// Bytes of a name that a client has chosen which are kept, to be shown.
+pub(super) const NAME_KEPT_MAX: usize = 512;
 /// Bytes of the length before a frame.
 pub(super) const PREFIX: usize = 4;
 
@@ -382,6 +384,7 @@ impl Session {
             return;
         }
         if let Ok(Some(client_id)) = header::client_id(frame) {
+            let client_id = &client_id[..client_id.len().min(NAME_KEPT_MAX)];
             let client_id = String::from_utf8_lossy(client_id);
             self.info.client_id.get_or_init(|| client_id.into());
         }

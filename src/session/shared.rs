@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::events::Events;
 use crate::ids::{NodeId, TopicKey};
 use crate::ledger::{Identity, Ledger, Realm};
+use crate::memory::{self, Budget, Division};
 use crate::metrics::{BadFrame, ConnectError, DisconnectCause, Limit, Metrics, Presence, Side};
 use crate::session::end::End;
 use crate::session::leave::Stage;
@@ -72,6 +73,12 @@ pub struct Shared {
     pub own: Own,
     /// What TLS is spoken by, on either side.
     pub tls: Tls,
+    /// What connections have of the memory.
+    pub memory: Budget,
+    /// What each of them costs.
+    connection_bytes: usize,
+    /// How many of them fit.
+    connections_fit: usize,
     sessions_made: AtomicU64,
     /// Bytes of unfinished requests that sessions have set out to collect.
     collected: AtomicUsize,
@@ -91,6 +98,14 @@ pub struct Shared {
     refused: DashMap<(Realm, TopicKey), Time>,
     /// Notified whenever a session ends.
     pub gone: Notify,
+}
+
+/// How the memory that the process may use is divided.
+#[must_use]
+pub fn division(config: &Config) -> Division {
+    let sequence = &config.sequence;
+    let window = memory::window_bytes(sequence.window_batches);
+    Division::of(config.memory_limit, sequence.max_windows, window)
 }
 
 /// Refusals that are remembered.
@@ -115,7 +130,14 @@ impl Shared {
         own: Own,
         tls: Tls,
     ) -> Self {
+        let division = division(&config);
+        let secured = [tls.is_for_clients(), tls.is_for_brokers()];
+        let secured = secured.into_iter().filter(|secured| *secured).count();
+        let connection_bytes = memory::connection_bytes(secured);
         let shared = Self {
+            memory: Budget::new(division.buffers),
+            connection_bytes,
+            connections_fit: division.connections(connection_bytes),
             current: RwLock::new(Arc::new(config.clone())),
             version: AtomicU32::new(0),
             stage: watch::Sender::new(Stage::Serving),
@@ -465,8 +487,38 @@ impl Shared {
         self.told.may_tell(matter, Instant::now())
     }
 
+    /// Connections that fit into `memory.limit`.
+    #[must_use]
+    pub fn connections_fit(&self) -> usize {
+        self.connections_fit
+    }
+
+    /// Whether one more client may come where so many are; if not, that is
+    /// told.
+    pub fn may_come(&self, open: usize) -> bool {
+        if open >= self.current().limits.connections {
+            self.too_many(open);
+            return false;
+        }
+        if open < self.connections_fit && self.memory.has(self.connection_bytes) {
+            return true;
+        }
+        self.metrics.limit_reached.with(Limit::Memory).inc();
+        if let Some(repeated) = self.may_tell(Matter::NoMemory) {
+            let repeated = several(repeated);
+            let used = self.memory.used();
+            tracing::warn!(
+                open,
+                used,
+                repeated,
+                "no memory for another connection, client closed: raise memory.limit, or find who opens them or does not read (/api/v1/connections)"
+            );
+        }
+        false
+    }
+
     /// A client was closed because there are too many.
-    pub fn too_many(&self, open: usize) {
+    fn too_many(&self, open: usize) {
         self.metrics.limit_reached.with(Limit::Connections).inc();
         if let Some(repeated) = self.may_tell(Matter::Full) {
             let repeated = several(repeated);
@@ -491,6 +543,10 @@ impl Shared {
     pub(super) fn port_for(&self, node: NodeId, host: &str, port: u16) -> u16 {
         match self.brokers.learn(node, host, port, Instant::now()) {
             Learned::Port(port) => port,
+            Learned::Forgotten => {
+                self.metrics.limit_reached.with(Limit::Brokers).inc();
+                0
+            }
             Learned::Exhausted(news) => {
                 if news {
                     self.metrics.broker_slots_exhausted.inc();
@@ -533,18 +589,25 @@ impl Shared {
     }
 
     /// Sets room aside for a request that is to be collected, if there is any
-    /// within `limit`.
+    /// within `limit` and of the memory.
     pub(super) fn collect(self: &Arc<Self>, bytes: usize, limit: usize) -> Option<Collecting> {
         let before = self.collected.fetch_add(bytes, Ordering::Relaxed);
-        let room = Collecting {
+        let mut room = Collecting {
             shared: Arc::clone(self),
             bytes,
+            memory: 0,
         };
-        if before.saturating_add(bytes) <= limit {
-            return Some(room);
+        if before.saturating_add(bytes) > limit {
+            self.metrics.limit_reached.with(Limit::CollectedBytes).inc();
+            return None;
         }
-        self.metrics.limit_reached.with(Limit::CollectedBytes).inc();
-        None
+        let memory = memory::in_steps(bytes.saturating_mul(memory::COPIES));
+        if !self.memory.try_take(memory) {
+            self.metrics.limit_reached.with(Limit::Memory).inc();
+            return None;
+        }
+        room.memory = memory;
+        Some(room)
     }
 
     pub(super) fn disconnected(&self, cause: DisconnectCause) {
@@ -592,6 +655,8 @@ impl Drop for Reads {
 pub(super) struct Collecting {
     shared: Arc<Shared>,
     bytes: usize,
+    /// What it has of [`Shared::memory`].
+    memory: usize,
 }
 
 impl Drop for Collecting {
@@ -599,6 +664,7 @@ impl Drop for Collecting {
         self.shared
             .collected
             .fetch_sub(self.bytes, Ordering::Relaxed);
+        self.shared.memory.give(self.memory);
     }
 }
 
@@ -696,6 +762,7 @@ impl Registered {
     pub(super) fn new(shared: &Arc<Shared>, info: &Arc<Info>) -> Self {
         let number = shared.sessions_made.fetch_add(1, Ordering::Relaxed);
         shared.sessions.insert(number, Arc::clone(info));
+        shared.memory.take(shared.connection_bytes);
         Self {
             shared: Arc::clone(shared),
             number,
@@ -707,6 +774,7 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         self.shared.sessions.remove(&self.number);
+        self.shared.memory.give(self.shared.connection_bytes);
         // Whoever is notified counts those that are left.
         self.present = None;
         self.shared.gone.notify_one();

@@ -255,6 +255,9 @@ impl Session {
 
     /// Moves what is unseen of a request, which is a run. `None` where bytes have to be read.
     pub(super) fn splice_client(&mut self, cx: &mut Context<'_>) -> Result<Option<bool>, End> {
+        if self.shared.memory.is_scarce() {
+            return Ok(None);
+        }
         let run = self.request.unseen();
         let waits = !self.inbox.is_empty() || self.blocked.is_some() || self.client_eof;
         let head = self.to_upstream.head();
@@ -287,6 +290,9 @@ impl Session {
 
     /// Moves what is unseen of a response, which is a run. `None` where bytes have to be read.
     pub(super) fn splice_upstream(&mut self, cx: &mut Context<'_>) -> Result<Option<bool>, End> {
+        if self.shared.memory.is_scarce() {
+            return Ok(None);
+        }
         let run = self.reply.unseen();
         let waits = !self.mail.is_empty() || self.orphan.is_some();
         let head = self.to_client.head();

@@ -37,6 +37,8 @@ pub(super) enum Matter {
     Policy(IpAddr, Option<TopicKey>),
     /// There are too many connections.
     Full,
+    /// There is no memory for a connection, or for what it sends.
+    NoMemory,
     /// The system does not let a connection be served.
     NotTakenOver,
     /// No port is left for a broker.
@@ -75,6 +77,7 @@ impl Matter {
             | Self::BrokerStranger(_)
             | Self::ClientStranger(..)
             | Self::Full
+            | Self::NoMemory
             | Self::NotTakenOver
             | Self::OtherCluster => 1,
             Self::BrokerLost(_) | Self::Policy(..) | Self::ClientTls(_) => 3,

@@ -13,6 +13,9 @@ use std::rc::Rc;
 /// Topics whose look-up a connection keeps.
 const TOPICS_CACHED: usize = 4096;
 
+/// Bytes of the name of a topic, as brokers have it.
+const NAME_MAX: usize = 249;
+
 /// A topic as this connection's requests call it.
 pub(super) struct Named {
     pub raw: produce::Topic,
@@ -35,13 +38,19 @@ pub(super) struct TopicCache {
     ids: HashMap<[u8; 16], Rc<Named>, Hasher>,
 }
 
+impl TopicCache {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.names.len() + self.ids.len()
+    }
+}
+
 impl Session {
     /// The topic that a request speaks of.
     pub(super) fn named(&mut self, topic: TopicRef<'_>) -> Rc<Named> {
         let topics = &self.shared.ledger.topics;
         let version = topics.version();
-        let cached = self.topics.names.len() + self.topics.ids.len();
-        if self.topics.version != version || cached > TOPICS_CACHED {
+        if self.topics.version != version || self.topics.len() > TOPICS_CACHED {
             self.topics = TopicCache {
                 version,
                 ..TopicCache::default()
@@ -60,7 +69,9 @@ impl Session {
             return Rc::clone(known);
         }
         // Who has not proven anything is not followed, and makes no keys.
-        let unproven = self.authentication.pending();
+        // Nor has any broker a topic of such a name.
+        let unproven = self.authentication.pending()
+            || matches!(topic, TopicRef::Name(name) if name.len() > NAME_MAX);
         let key = match topic {
             _ if unproven => None,
             TopicRef::Name(name) => topics.key(TopicName::Name(name)),

@@ -30,6 +30,8 @@ pub enum Learned {
     Port(u16),
     /// No port is left; `true` the first time that this broker finds none.
     Exhausted(bool),
+    /// Nor is there room to remember it.
+    Forgotten,
 }
 
 /// A broker as an operator sees it.
@@ -60,7 +62,8 @@ pub struct Brokers {
 struct State {
     /// By slot; `slots.len()` is the size of the port range.
     slots: Vec<Option<Slot>>,
-    /// Brokers that found no slot, so that each is told of once.
+    /// Brokers that found no slot, so that each is told of once: at most
+    /// [`HOMELESS_MAX`].
     homeless: HashMap<NodeId, HostPort>,
     /// Which bootstrap server is tried first: the one that was reached last.
     bootstrap_first: usize,
@@ -81,6 +84,10 @@ struct Lines {
 /// brokers that move at once.
 const LINES_MAX: u32 = 200;
 const LINES_EVERY: Duration = Duration::from_secs(60);
+
+/// Brokers without a port that are remembered; ids may change with every answer
+/// of an upstream gone wrong.
+const HOMELESS_MAX: usize = 1000;
 
 impl Lines {
     /// Whether a line may be written now: then how many were left out.
@@ -148,6 +155,9 @@ impl Brokers {
     pub fn learn(&self, node: NodeId, host: &str, port: u16, now: Instant) -> Learned {
         let mut state = self.state();
         let Some(at) = self.slot_of(&state, node, now) else {
+            if state.homeless.len() >= HOMELESS_MAX && !state.homeless.contains_key(&node) {
+                return Learned::Forgotten;
+            }
             let before = state.homeless.insert(node, address(host, port));
             return Learned::Exhausted(before.is_none());
         };
@@ -449,6 +459,25 @@ mod tests {
         assert_eq!(learn(&b, 2, now), Learned::Exhausted(true));
         assert_eq!(learn(&b, 2, now), Learned::Exhausted(false));
         assert_eq!(learn(&b, 1, now), Learned::Port(101));
+    }
+
+    /// An upstream gone wrong names others in every answer.
+    #[test]
+    fn brokers_without_a_port_are_remembered_up_to_a_bound() {
+        let b = brokers(100..=100, &[]);
+        let now = Instant::now();
+        learn(&b, 0, now);
+        let bound = i32::try_from(HOMELESS_MAX).unwrap();
+        for id in 1..=bound {
+            assert_eq!(learn(&b, id, now), Learned::Exhausted(true));
+        }
+        for id in bound + 1..3 * bound {
+            assert_eq!(learn(&b, id, now), Learned::Forgotten);
+        }
+        assert_eq!(b.all().len(), 1 + HOMELESS_MAX);
+        assert_eq!(learn(&b, 1, now), Learned::Exhausted(false));
+        b.listed(&[node(0)], now);
+        assert_eq!(learn(&b, bound + 1, now), Learned::Exhausted(true));
     }
 
     #[test]

@@ -18,6 +18,10 @@ pub const NEWEST: i16 = 13;
 /// followed: they are walked to be counted, and their answers pass unread.
 pub const OLDEST_FOLLOWED: i16 = 3;
 
+/// Topics and partitions of one request: many times what one broker leads, and
+/// few enough to be looked at at once. Each may be as short as eight bytes.
+pub const PARTS_MAX: usize = 50_000;
+
 const FLEXIBLE: i16 = 9;
 const TOPIC_IDS: i16 = 13;
 
@@ -99,6 +103,8 @@ pub struct Walk {
     topics: usize,
     partitions: usize,
     skip: usize,
+    /// Topics and partitions so far, `met <= PARTS_MAX`.
+    met: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,6 +128,7 @@ impl Walk {
             topics: 0,
             partitions: 0,
             skip: 0,
+            met: 0,
         }
     }
 
@@ -172,19 +179,23 @@ impl Walk {
                 self.stage = self.next_topic();
             }
             Stage::Topic => {
+                self.may_meet()?;
                 let topic = topic(cursor, self.version)?;
                 let partitions = cursor.count(flexible, "partitions")?.unwrap_or(0);
                 sink.topic(topic, partitions);
                 self.topics -= 1;
+                self.met += 1;
                 self.partitions = partitions;
                 self.stage = self.next_partition();
             }
             Stage::Partition => {
+                self.may_meet()?;
                 let index = cursor.int32("a partition index")?;
                 let len = cursor.count(flexible, "records")?.unwrap_or(0);
                 let head = cursor.take(len.min(batch::HEADER), "a batch header")?;
                 sink.partition(index, self.batch(len, head));
                 self.partitions -= 1;
+                self.met += 1;
                 self.skip = len - head.len();
                 self.stage = Stage::PartitionTail;
             }
@@ -195,6 +206,16 @@ impl Walk {
             Stage::Done => {}
         }
         Ok(())
+    }
+
+    /// Whether one more topic or partition may come.
+    fn may_meet(&self) -> Result<(), WireError> {
+        if self.met < PARTS_MAX {
+            return Ok(());
+        }
+        let what = "the number of topics and partitions in a produce request";
+        let value = i64::try_from(self.met + 1).unwrap_or(i64::MAX);
+        Err(WireError::Malformed { what, value })
     }
 
     /// Before version 3 there are no sequences, whatever the bytes look like.
@@ -795,6 +816,44 @@ mod tests {
     };
     use kafka_protocol::protocol::Decodable;
     use proptest::prelude::*;
+
+    struct Nobody;
+
+    impl Sink for Nobody {
+        fn topic(&mut self, _: TopicRef<'_>, _: usize) {}
+        fn partition(&mut self, _: i32, _: Batch) {}
+    }
+
+    /// Eight bytes are a partition: 100 MiB of them would be gigabytes here.
+    #[test]
+    fn more_topics_and_partitions_than_anybody_has_are_refused() {
+        use kafka_protocol::protocol::Encodable;
+        let body = |partitions: usize| {
+            let partitions = (0..partitions).map(|index| {
+                PartitionProduceData::default().with_index(i32::try_from(index).unwrap())
+            });
+            let topic = TopicProduceData::default()
+                .with_name(TopicName(text("t")))
+                .with_partition_data(partitions.collect());
+            let request = ProduceRequest::default().with_topic_data(vec![topic]);
+            let mut body = bytes::BytesMut::new();
+            request.encode(&mut body, 8).unwrap();
+            body
+        };
+        let most = body(PARTS_MAX - 1);
+        let mut walk = Walk::new(8);
+        let mut at = 0;
+        // Elements that are cut off are seen several times, and count once.
+        for end in (0..most.len()).step_by(7).chain([most.len()]) {
+            at += walk.advance(&most[at..end], &mut Nobody).unwrap();
+        }
+        assert!(walk.done() && at == most.len());
+        let refused = Walk::new(8).advance(&body(PARTS_MAX), &mut Nobody);
+        assert!(
+            matches!(refused, Err(WireError::Malformed { .. })),
+            "{refused:?}"
+        );
+    }
 
     const IDS: [&str; 3] = [
         "01010101-0101-0101-0101-010101010101",

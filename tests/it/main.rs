@@ -14,6 +14,7 @@ mod addresses;
 mod attack;
 mod broker;
 mod bumps;
+mod container;
 mod drain;
 mod enforce;
 mod flow;

@@ -62,6 +62,10 @@ impl Misdeed {
     }
 }
 
+/// How a client id begins whose batches are acknowledged, each at the offset that
+/// is its first sequence; any other's are refused.
+pub const ACKNOWLEDGED: &str = "Acknowledged";
+
 /// The upstream.
 pub struct Peer {
     /// `127.0.0.1:port` where it listens.
@@ -122,6 +126,20 @@ fn serve(mut stream: TcpStream, port: u16, state: &State) {
                     return;
                 }
             }
+            Answer::Large(head) => {
+                if stream.write_all(&head).is_err() {
+                    return;
+                }
+                // From one small buffer: many of them cost the test no memory.
+                let mut left = LARGE;
+                while left > 0 {
+                    let some = left.min(FILL.len());
+                    if stream.write_all(&FILL[..some]).is_err() {
+                        return;
+                    }
+                    left -= some;
+                }
+            }
             Answer::Then(bytes) => {
                 let _ = stream.write_all(&bytes);
                 return;
@@ -140,9 +158,15 @@ enum Answer {
     Bytes(Bytes),
     /// Send these, close.
     Then(Bytes),
+    /// Send this, and `LARGE` bytes behind it.
+    Large(Bytes),
     /// Keep the connection and do nothing.
     Sleep,
 }
+
+/// Bytes of a large answer behind its head.
+const LARGE: usize = 8 << 20;
+static FILL: [u8; 64 << 10] = [7; 64 << 10];
 
 fn next_frame(stream: &mut TcpStream, state: &State) -> io::Result<Option<Bytes>> {
     let mut length = [0; 4];
@@ -204,9 +228,12 @@ fn respond(frame: &Bytes, port: u16, state: &State) -> Option<Answer> {
             Some(Answer::Bytes(encoded(correlation, version, &answer)))
         }
         ApiKey::Produce => {
-            state.frames.lock().unwrap().push(frame.clone());
+            let acknowledged = client.starts_with(ACKNOWLEDGED);
+            if !acknowledged {
+                state.frames.lock().unwrap().push(frame.clone());
+            }
             let request = ProduceRequest::decode(&mut body, version).ok()?;
-            let answer = produced(&request);
+            let answer = produced(&request, acknowledged);
             Some(Answer::Bytes(if request.acks == 0 {
                 Bytes::new()
             } else {
@@ -229,7 +256,11 @@ fn misbehave(misdeed: Misdeed, correlation: i32) -> Answer {
         Misdeed::ShortAnswer => Answer::Bytes(vec![0, 0, 0, 2, 0, 0].into()),
         Misdeed::TlsAlert => Answer::Bytes(vec![0x15, 3, 3, 0, 2, 2, 70].into()),
         Misdeed::GarbledBody => Answer::Bytes(framed(correlation, &[0xff; 100])),
-        Misdeed::LargeAnswer => Answer::Bytes(framed(correlation, &vec![7; 8 << 20])),
+        Misdeed::LargeAnswer => {
+            let length = u32::try_from(LARGE + 4).unwrap();
+            let head = [length.to_be_bytes(), correlation.to_be_bytes()].concat();
+            Answer::Large(head.into())
+        }
         Misdeed::Deaf => Answer::Sleep,
     }
 }
@@ -256,13 +287,24 @@ fn metadata(request: &MetadataRequest, port: u16) -> MetadataResponse {
         .with_topics(topics.collect())
 }
 
-fn produced(request: &ProduceRequest) -> ProduceResponse {
+/// The first sequence of a batch, 53 bytes into it.
+fn first_sequence(records: &[u8]) -> i64 {
+    let bytes = records.get(53..57).and_then(|bytes| bytes.try_into().ok());
+    i64::from(bytes.map_or(-1, i32::from_be_bytes))
+}
+
+fn produced(request: &ProduceRequest, acknowledged: bool) -> ProduceResponse {
     let topics = request.topic_data.iter().map(|topic| {
         let partitions = topic.partition_data.iter().map(|partition| {
+            let records = partition.records.as_deref().unwrap_or_default();
+            let (error, offset) = match acknowledged {
+                true => (0, first_sequence(records)),
+                false => (87, -1),
+            };
             PartitionProduceResponse::default()
                 .with_index(partition.index)
-                .with_error_code(87)
-                .with_base_offset(-1)
+                .with_error_code(error)
+                .with_base_offset(offset)
         });
         TopicProduceResponse::default()
             .with_name(topic.name.clone())
