@@ -17,6 +17,7 @@ mod pipeline;
 mod produce;
 mod readback;
 mod refuse;
+mod renewal;
 mod reply;
 mod route;
 mod scan;
@@ -33,6 +34,7 @@ use crate::ledger::{Hasher, Ledger, Link, Producer, Realm};
 use crate::metrics::{Api, DisconnectCause, Outcome, Presence, Side, Tally};
 use crate::timers;
 use crate::tls::Stream;
+use crate::upstream::Dialled;
 use crate::window::Time;
 use alarm::Alarm;
 use end::{End, ORPHAN_PATIENCE};
@@ -43,6 +45,7 @@ use outbox::{Outbox, Pass};
 use pipeline::{Owed, Pipeline, Reply};
 use produce::Held;
 use readback::ReadBack;
+use renewal::Renewal;
 use reply::ReplyStage;
 use route::RequestStage;
 use settle::Sent;
@@ -93,6 +96,8 @@ enum Blocked {
     Reading,
     /// Open requests have to be answered first.
     Full,
+    /// hapax has to log in again first.
+    Login,
 }
 
 /// Which sides have nothing more to read, as far as this wake-up goes: each
@@ -141,6 +146,9 @@ struct Session {
     runs: Runs,
 
     pipeline: Pipeline,
+    /// From when on hapax logs in again before a request.
+    renew_at: Moment,
+    renewal: Option<Box<Renewal>>,
     /// Requests so far.
     requests: u64,
     /// What is looked for in the log, and what waits for that.
@@ -232,7 +240,7 @@ async fn open(
             return None;
         }
     };
-    info.connected(target.node, upstream.tcp());
+    info.connected(target.node, upstream.stream.tcp());
     let session = Session::new(shared, tally, info, client, upstream, target.node);
     Some((Box::new(session), registered))
 }
@@ -285,7 +293,10 @@ impl Session {
         tally: Rc<Tally>,
         info: Arc<Info>,
         client: Stream,
-        upstream: Stream,
+        Dialled {
+            stream: upstream,
+            login,
+        }: Dialled,
         node: Option<NodeId>,
     ) -> Self {
         let advertised = shared.advertised(client.tcp());
@@ -294,8 +305,12 @@ impl Session {
             .tcp()
             .local_addr()
             .is_ok_and(|a| a.ip().to_canonical().is_loopback());
-        let authentication = Authentication::new(loopback);
+        let authentication = match &login {
+            None => Authentication::new(loopback),
+            Some(login) => Authentication::of_hapax(loopback, renewal::identity(&login.principal)),
+        };
         let now = now(&shared.ledger);
+        let (renewal, renew_at) = renewal::planned(login, now);
         let config = shared.current();
         Self {
             seen: None,
@@ -323,6 +338,8 @@ impl Session {
             to_client: Outbox::default(),
             runs,
             pipeline: Pipeline::default(),
+            renew_at,
+            renewal,
             readback: None,
             reads_log: config.sequence.resolve && config.mode != Mode::Observe,
             config,
@@ -429,7 +446,7 @@ impl Session {
     }
 
     fn done(&self, owed: &Owed, outcome: Outcome) {
-        if matches!(owed.reply, Reply::ReadBack) {
+        if owed.reply.is_own() {
             return;
         }
         let api = Api::from_key(owed.head.api_key);
@@ -451,6 +468,9 @@ impl Session {
         }
         if self.readback.is_some() {
             moved |= self.read_on(cx)?;
+        }
+        if self.blocked == Some(Blocked::Login) {
+            moved |= self.renew(cx)?;
         }
         if self.orphan.is_some() {
             self.to_client = Outbox::default();
@@ -505,7 +525,8 @@ impl Session {
         {
             return Err(End::ClientLost(error.unwrap_or_else(|error| error)));
         }
-        let may_read = self.blocked != Some(Blocked::Full) && !self.unread_while_held();
+        let full = matches!(self.blocked, Some(Blocked::Full | Blocked::Login));
+        let may_read = !full && !self.unread_while_held();
         if self.client_eof || !may_read || self.to_client.len() >= CLIENT_OUT_MAX {
             return Ok(moved);
         }
@@ -792,7 +813,11 @@ impl Session {
             None if !self.to_upstream.is_empty() => self.taken.max(self.heard),
             None => return None,
         };
-        let patience = timeout.unwrap_or_default() + self.config.timeouts.upstream_response;
+        let timeouts = &self.config.timeouts;
+        let patience = match front.map(|owed| &owed.reply) {
+            Some(Reply::Login) => timeouts.sasl,
+            _ => timeout.unwrap_or_default() + timeouts.upstream_response,
+        };
         Some((since.after(patience), Due::Response(patience)))
     }
 }

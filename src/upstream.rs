@@ -3,10 +3,12 @@
 
 mod brokers;
 mod dial;
+mod login;
 mod own;
 mod probe;
 
 pub use brokers::{Broker, Brokers, Learned, Target, home};
-pub use dial::{DialError, Dialler, connect, resolve};
+pub use dial::{DialError, Dialled, Dialler, connect, resolve};
+pub use login::{Login, log_in};
 pub use own::Own;
 pub use probe::{Conversation, ProbeError, ask, explain, of_upstream, speaks_kafka};

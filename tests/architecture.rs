@@ -29,12 +29,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("dev", &["cli", "config", "listen", "metrics"]),
     ("timers", &[]),
     ("tls", &["config"]),
-    ("upstream", &["config", "ids", "timers", "tls", "wire"]),
+    ("sasl", &["config", "timers", "tls"]),
+    (
+        "upstream",
+        &["config", "ids", "sasl", "timers", "tls", "wire"],
+    ),
     (
         "session",
         &[
-            "config", "events", "ids", "ledger", "metrics", "policy", "timers", "tls", "upstream",
-            "window", "wire",
+            "config", "events", "ids", "ledger", "metrics", "policy", "sasl", "timers", "tls",
+            "upstream", "window", "wire",
         ],
     ),
     ("workers", &["session", "timers"]),
@@ -57,13 +61,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "check",
         &[
-            "admin", "cli", "config", "ids", "ports", "snapshot", "tls", "upstream", "wire",
+            "admin", "cli", "config", "ids", "ports", "sasl", "snapshot", "tls", "upstream", "wire",
         ],
     ),
     (
         "listen",
         &[
-            "admin", "config", "drain", "events", "ledger", "metrics", "ports", "reload",
+            "admin", "config", "drain", "events", "ledger", "metrics", "ports", "reload", "sasl",
             "session", "snapshot", "tls", "upstream", "window", "workers",
         ],
     ),

@@ -18,7 +18,7 @@ use super::keys::{KEYS, Key, Kind};
 use super::value::{FromValue, Value};
 use super::{
     AddressMap, AdminConfig, CertificateFiles, Config, Conflict, DrainConfig, Limits, ListenTls,
-    LogConfig, ParseError, SequenceConfig, StateConfig, Timeouts, UpstreamTls,
+    LogConfig, ParseError, SequenceConfig, StateConfig, Timeouts, UpstreamSasl, UpstreamTls, sasl,
 };
 use crate::policy::Policies;
 
@@ -318,6 +318,7 @@ impl Settings {
             slot_grace: self.get("listen.slotGrace"),
             address_map,
             upstream_tls: self.upstream_tls(&mut conflicts),
+            upstream_sasl: self.upstream_sasl(&mut conflicts),
             listen_tls: self.listen_tls(&mut conflicts),
             allow_open_listener: self.get("allowOpenListener"),
             mode: self.choice("sequence.mode"),
@@ -346,6 +347,7 @@ impl Settings {
                 first_request: self.get("timeouts.firstRequest"),
                 connect: self.get("timeouts.connect"),
                 tls: self.get("timeouts.tls"),
+                sasl: self.get("timeouts.sasl"),
                 upstream_response: self.get("timeouts.upstreamResponse"),
             },
             drain: DrainConfig {
@@ -408,6 +410,15 @@ impl Settings {
             advice: "set that to true, or leave this out to speak plaintext to the brokers",
         }));
         None
+    }
+
+    fn upstream_sasl(&self, conflicts: &mut Vec<Conflict>) -> Option<UpstreamSasl> {
+        let read = sasl::Read {
+            mechanism: self.choice("upstream.sasl.mechanism"),
+            text: &|path| self.get::<Option<String>>(path),
+            file: &|path| self.get::<Option<PathBuf>>(path),
+        };
+        read.settled(conflicts)
     }
 
     fn listen_tls(&self, conflicts: &mut Vec<Conflict>) -> Option<ListenTls> {

@@ -8,6 +8,7 @@ use super::settle::Sent;
 use super::told::{Matter, several};
 use crate::ids::NodeId;
 use crate::metrics::{DisconnectCause, Limit, Side};
+use crate::sasl::LoginError;
 use crate::timers::timeout;
 use crate::tls::HandshakeError;
 use crate::upstream::of_upstream;
@@ -57,6 +58,10 @@ pub(super) enum End {
     Cut,
     #[error("the broker of the client's port is known by now, and it is not this one")]
     Misled,
+    #[error("hapax is not logged in to the broker any more: {0}")]
+    LoggedOut(LoginError),
+    #[error("hapax logs in to the brokers as another user by now")]
+    Renamed,
 }
 
 impl End {
@@ -74,7 +79,9 @@ impl End {
             | Self::UpstreamLost(_)
             | Self::UpstreamSilent(_)
             | Self::Unpaired(_)
-            | Self::Misled => Side::Upstream,
+            | Self::Misled
+            | Self::LoggedOut(_)
+            | Self::Renamed => Side::Upstream,
         }
     }
 
@@ -94,7 +101,9 @@ impl End {
             Self::UpstreamClosed
             | Self::UpstreamLost(_)
             | Self::UpstreamSilent(_)
-            | Self::Misled => DisconnectCause::Upstream,
+            | Self::Misled
+            | Self::LoggedOut(_)
+            | Self::Renamed => DisconnectCause::Upstream,
             Self::Frame(..)
             | Self::Stranger(..)
             | Self::Malformed(..)
@@ -246,7 +255,13 @@ impl Session {
         match end {
             End::ClientLost(_) if end.is_of_tls() => Some(Matter::ClientTls(self.info.client.ip())),
             End::UpstreamLost(_) if end.is_of_tls() => Some(Matter::BrokerLost(self.node)),
-            End::ClientClosed | End::ClientLost(_) | End::Misled | End::Drained | End::Cut => None,
+            End::ClientClosed
+            | End::ClientLost(_)
+            | End::Misled
+            | End::Renamed
+            | End::Drained
+            | End::Cut => None,
+            End::LoggedOut(_) => Some(Matter::Login(self.node)),
             End::UpstreamClosed | End::UpstreamLost(_) if unanswered == 0 => None,
             End::UpstreamClosed | End::UpstreamLost(_) | End::UpstreamSilent(_) => {
                 Some(Matter::BrokerLost(self.node))

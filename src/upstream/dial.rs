@@ -1,7 +1,9 @@
 //! Connecting to a broker.
 
+use super::login::{Login, log_in};
 use super::{Own, Target};
 use crate::config::{HostPort, Timeouts};
+use crate::sasl::{LoginError, Sasl};
 use crate::timers::timeout;
 use crate::tls::{HandshakeError, Stream, Tls};
 use std::io::{self, ErrorKind};
@@ -70,12 +72,25 @@ pub enum DialError {
         /// How long was waited.
         after: Duration,
     },
+    /// It is reached, and hapax is not logged in.
+    #[error("{address} is reached, but {error}")]
+    Login {
+        /// What was dialled.
+        address: HostPort,
+        /// Why.
+        error: LoginError,
+    },
     /// There was nothing to dial.
     #[error("no address to connect to")]
     Nothing,
 }
 
 impl DialError {
+    /// Whether no other address is worth a try.
+    fn is_final(&self) -> bool {
+        matches!(self, Self::Login { error, .. } if error.is_final())
+    }
+
     /// What there is to connect to has refused, or there is nothing.
     fn connect(address: &HostPort, source: io::Error) -> Self {
         let address = address.clone();
@@ -95,6 +110,16 @@ pub struct Dialler<'a> {
     pub own: &'a Own,
     /// How to speak.
     pub tls: &'a Tls,
+    /// By what to log in.
+    pub sasl: &'a Sasl,
+}
+
+/// A connection to a broker on which a client may speak.
+pub struct Dialled {
+    /// The connection.
+    pub stream: Stream,
+    /// As whom hapax is logged in there, where it does so itself.
+    pub login: Option<Login>,
 }
 
 impl Dialler<'_> {
@@ -103,12 +128,13 @@ impl Dialler<'_> {
     /// # Errors
     ///
     /// The last address's error.
-    pub async fn dial(self, target: &Target) -> Result<Stream, DialError> {
+    pub async fn dial(self, target: &Target) -> Result<Dialled, DialError> {
         let mut last = DialError::Nothing;
         for address in &target.addresses {
             let host = target.advertised_host.as_ref().unwrap_or(&address.host);
             match self.dial_one(address, host).await {
-                Ok(stream) => return Ok(stream),
+                Ok(dialled) => return Ok(dialled),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => last = error,
             }
         }
@@ -117,21 +143,43 @@ impl Dialler<'_> {
 
     /// Tries every address of a name; each has its own time, so that one which
     /// does not answer does not hide the others.
-    async fn dial_one(self, address: &HostPort, host: &str) -> Result<Stream, DialError> {
+    async fn dial_one(self, address: &HostPort, host: &str) -> Result<Dialled, DialError> {
         let patience = self.timeouts.connect;
         let mut last = DialError::Nothing;
         for socket_address in resolve(address, patience).await? {
             let connected = match connect(address, socket_address, patience, self.own).await {
                 Err(looped @ DialError::Loop { .. }) => return Err(looped),
                 Err(error) => Err(error),
-                Ok(stream) => self.secure(stream, address, host).await,
+                Ok(stream) => self.welcomed(stream, address, host).await,
             };
             match connected {
-                Ok(stream) => return Ok(stream),
+                Ok(dialled) => return Ok(dialled),
+                Err(error) if error.is_final() => return Err(error),
                 Err(error) => last = error,
             }
         }
         Err(last)
+    }
+
+    /// Speaks as it is configured, and logs in where that is.
+    async fn welcomed(
+        self,
+        stream: TcpStream,
+        address: &HostPort,
+        host: &str,
+    ) -> Result<Dialled, DialError> {
+        let stream = self.secure(stream, address, host).await?;
+        if !self.sasl.is_on() {
+            let login = None;
+            return Ok(Dialled { stream, login });
+        }
+        let logged_in = log_in(stream, self.sasl, self.timeouts.sasl).await;
+        let (stream, login) = logged_in.map_err(|error| DialError::Login {
+            address: address.clone(),
+            error,
+        })?;
+        let login = Some(login);
+        Ok(Dialled { stream, login })
     }
 
     /// Speaks TLS on a connection, where that is configured, to whoever has a
