@@ -208,6 +208,6 @@ impl Drop for Hapax {
 }
 
 /// The hapax to start: the one in `TEST_HAPAX`, or that of this build.
-fn binary() -> std::ffi::OsString {
+pub fn binary() -> std::ffi::OsString {
     std::env::var_os("TEST_HAPAX").unwrap_or_else(|| env!("CARGO_BIN_EXE_hapax").into())
 }
