@@ -9,6 +9,7 @@ use crate::config::Oauth;
 use crate::timers::timeout;
 use crate::tls::Trust;
 use ring::rand::{SecureRandom, SystemRandom};
+use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{Notify, watch};
@@ -19,8 +20,11 @@ const UNTOLD: Duration = Duration::from_secs(300);
 /// and at most [`SPREAD`] earlier: not all replicas ask at once.
 const SHARE: u32 = 80;
 const SPREAD: u32 = 10;
-/// The least time between two requests, whoever wants them.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// How long a token is used at least that somebody wants to have replaced: where
+/// brokers refuse every token, each connection would ask for one.
+const PAUSE_MIN: Duration = Duration::from_secs(5);
+/// How long the first try waits that follows one that failed, at most.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
 /// How long a try waits that follows many that failed.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
@@ -117,10 +121,9 @@ impl Tokens {
                     after_failures(failures)
                 }
             };
-            let pause = pause.saturating_sub(PAUSE_MIN);
-            timeout(PAUSE_MIN, std::future::pending::<()>()).await.ok();
-            // Wanted earlier, or not.
-            timeout(pause, self.wanted.notified()).await.ok();
+            let at_least = pause.min(PAUSE_MIN);
+            timeout(at_least, pending::<()>()).await.ok();
+            timeout(pause - at_least, self.wanted.notified()).await.ok();
         }
     }
 
@@ -201,7 +204,7 @@ fn before_its_end(lifetime: Option<Duration>) -> Duration {
 /// Twice as long after each, and by a part of it less, so that those who failed
 /// together do not try together.
 fn after_failures(failures: u32) -> Duration {
-    let full = PAUSE_MIN * 2_u32.saturating_pow(failures.min(8));
+    let full = PAUSE_FIRST * 2_u32.saturating_pow(failures.saturating_sub(1).min(8));
     full.min(PAUSE_MAX) / 100 * (100 - chance(50))
 }
 
@@ -229,7 +232,7 @@ mod tests {
     #[test]
     fn tries_that_fail_come_less_and_less_often() {
         for failures in 1..100 {
-            let full = Duration::from_secs(60).min(Duration::from_secs(1 << failures.min(6)));
+            let full = Duration::from_secs(60).min(Duration::from_secs(1 << (failures - 1).min(6)));
             let pause = after_failures(failures);
             assert!((full / 2..=full).contains(&pause), "{failures}: {pause:?}");
         }

@@ -36,6 +36,8 @@ mod line;
 #[cfg(test)]
 mod listeners;
 #[cfg(test)]
+mod login;
+#[cfg(test)]
 mod lost_acks;
 #[cfg(test)]
 mod raw;
