@@ -161,6 +161,12 @@ impl Sasl {
     }
 }
 
+/// What a broker may say in SCRAM, whatever it is: for the fuzz targets.
+#[doc(hidden)]
+pub fn hear(message: &[u8]) {
+    scram::hear(message);
+}
+
 impl Own {
     fn current(&self) -> Arc<Secret> {
         let current = self.current.read();

@@ -222,6 +222,23 @@ impl Last {
     }
 }
 
+/// Nothing makes it panic, no challenge is of another client, and no signature
+/// is right by chance.
+pub(super) fn hear(message: &[u8]) {
+    const NONCE: &str = "nonce";
+    let first = First::new(Hash::Sha256, "user", NONCE.to_owned());
+    if let Ok(challenged) = first.challenged(message) {
+        assert!(challenged.nonce.starts_with(NONCE));
+        assert!(challenged.salted.iterations.get() <= ITERATIONS_MAX);
+    }
+    let last = Last {
+        hash: Hash::Sha512,
+        server_key: vec![7; 64],
+        auth_message: NONCE.to_owned(),
+    };
+    assert!(last.verify(message).is_err());
+}
+
 fn field<'m>(part: Option<&'m str>, name: &str) -> Result<&'m str, ScramError> {
     part.and_then(|part| part.strip_prefix(name))
         .ok_or(ScramError::Malformed)
