@@ -31,7 +31,8 @@ use tokio::task::JoinSet;
 use crate::admin::client;
 use crate::cli::exit::{DONE, FAILED, UNAVAILABLE};
 use crate::cli::{self, CheckArgs, WaitArgs};
-use crate::config::{Config, HostPort};
+use crate::config::{Config, HostPort, Mechanism, SaslCredentials};
+use crate::sasl::Sasl;
 use crate::snapshot;
 use crate::tls::Tls;
 use crate::upstream::{Broker, Brokers, Own, home};
@@ -75,24 +76,58 @@ pub fn command(args: CheckArgs, out: &mut impl Write) -> u8 {
 
 /// The report on options that are valid by themselves.
 fn of_valid(config: &Config, connect: bool) -> std::io::Result<Report> {
-    let (report, certificates) = match Tls::load(config) {
-        Ok(tls) => {
-            let certificates = advice::of_certificates(tls.shown());
-            let report = match connect {
-                true => block_on(look(config, tls))?,
-                false => Report::valid(Clients::of(config, None)),
-            };
-            (report, certificates)
-        }
+    let mut problems = Vec::new();
+    let tls = Tls::load(config);
+    match &tls {
+        Ok(tls) => problems.extend(advice::of_certificates(tls.shown())),
+        Err(error) => problems.push(advice::of_tls(error)),
+    }
+    let sasl = Sasl::load(config);
+    match &sasl {
+        Ok(_) => problems.extend(in_the_open(config)),
+        Err(error) => problems.push(advice::of_credentials(error)),
+    }
+    let report = match (tls, sasl) {
+        (Ok(tls), Ok(sasl)) if connect => block_on(look(config, tls, sasl))?,
         // Without them nobody can be asked anything.
-        Err(error) => {
-            let report = Report::valid(Clients::of(config, None));
-            (report, vec![advice::of_tls(&error)])
-        }
+        _ => Report::valid(Clients::of(config, None)),
     };
     let mut report = with_state(report, config);
-    report.problems.extend(certificates);
+    report.problems.extend(problems);
     Ok(report.judged())
+}
+
+/// Secrets of hapax that are shown to whoever listens on the way.
+fn in_the_open(config: &Config) -> Vec<Problem> {
+    let Some(sasl) = &config.upstream_sasl else {
+        return Vec::new();
+    };
+    let mut problems = Vec::new();
+    let far = |server: &HostPort| !is_local_name(&server.host);
+    let shown = matches!(sasl.mechanism, Mechanism::Plain | Mechanism::OauthBearer);
+    if shown && config.upstream_tls.is_none() && config.upstream.iter().any(far) {
+        let what = match sasl.mechanism {
+            Mechanism::OauthBearer => "the token of OAUTHBEARER",
+            _ => "the password of PLAIN",
+        };
+        let instead =
+            "set upstream.tls.enabled, with a listener that is SASL_SSL; SCRAM shows no password";
+        problems.push(advice::secret_in_the_open(what, instead));
+    }
+    if let SaslCredentials::Client(oauth) = &sasl.credentials
+        && !oauth.endpoint.secure
+        && !is_local_name(&oauth.endpoint.host)
+    {
+        let what = "the secret in upstream.sasl.oauth.clientSecretFile";
+        let instead = "give an https URL in upstream.sasl.oauth.tokenEndpoint";
+        problems.push(advice::secret_in_the_open(what, instead));
+    }
+    problems
+}
+
+fn is_local_name(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare.eq_ignore_ascii_case("localhost") || bare.parse().is_ok_and(is_local)
 }
 
 /// The report, and whether state could be kept where the configuration says.
@@ -130,14 +165,18 @@ fn block_on<T>(task: impl Future<Output = T>) -> std::io::Result<T> {
 }
 
 /// Everything that `--connect` looks at.
-async fn look(config: &Config, tls: Tls) -> Report {
+async fn look(config: &Config, tls: Tls, sasl: Sasl) -> Report {
     let ports = std::iter::once(config.listen.port()).chain(config.broker_ports.clone());
     let means = Arc::new(Means {
         timeouts: config.timeouts.clone(),
         own: Own::new(config.listen.ip(), ports),
         tls,
+        sasl,
     });
     let mut problems = Vec::new();
+    if let Err(error) = means.sasl.get_token(config.timeouts.sasl).await {
+        problems.push(advice::of_token(&error));
+    }
     let servers = config.upstream.iter().cloned();
     let places = servers.map(|address| Place {
         address,
@@ -179,11 +218,14 @@ async fn look(config: &Config, tls: Tls) -> Report {
     }
     let ports = ports::look(config, &mut problems).await;
     let clients = Clients::of(config, seen);
+    let logged_in = examined.iter().find_map(|e| e.logged_in.as_ref());
+    let logged_in = logged_in.map(|who| format!("{} by {}", who.name, who.mechanism));
     let report = Report {
         upstream: servers
             .map(|(a, examined)| Server::of(a, examined))
             .collect(),
         cluster: seen.map(ClusterRow::of),
+        logged_in,
         brokers,
         ports,
         problems,

@@ -7,6 +7,7 @@ pub mod document;
 pub mod file;
 pub mod keys;
 mod parse;
+mod sasl;
 pub mod schema;
 pub mod settings;
 pub mod value;
@@ -24,8 +25,9 @@ use crate::policy::Policies;
 pub(crate) use self::parse::printable;
 pub use self::parse::{
     AddressMap, Advertised, HostPort, Mapping, ParseError, parse_duration, parse_host, parse_level,
-    parse_listen, parse_node_slot, parse_path, parse_port_range,
+    parse_listen, parse_node_slot, parse_path, parse_port_range, parse_text,
 };
+pub use self::sasl::{Endpoint, Mechanism, Name, Oauth, SaslCredentials, UpstreamSasl};
 
 /// What a process of `hapax run` was told to do. Every value is validated.
 #[derive(Clone, Debug)]
@@ -48,6 +50,8 @@ pub struct Config {
     pub backoff: BackoffConfig,
     /// `upstream.tls.*`, where the brokers are spoken to by TLS.
     pub upstream_tls: Option<UpstreamTls>,
+    /// `upstream.sasl.*`, where hapax logs in to the brokers itself.
+    pub upstream_sasl: Option<UpstreamSasl>,
     /// `listen.tls.*`, where clients speak TLS.
     pub listen_tls: Option<ListenTls>,
     /// `allowOpenListener`: whether clients that prove nothing may use the
@@ -201,6 +205,8 @@ pub struct Timeouts {
     pub connect: Duration,
     /// A TLS handshake.
     pub tls: Duration,
+    /// Logging in to a broker, and getting a token for that.
+    pub sasl: Duration,
     /// A broker's answer, on top of the request's own timeout.
     pub upstream_response: Duration,
 }
@@ -339,12 +345,21 @@ impl Config {
     /// within a machine or a pod, and elsewhere only for clients that have
     /// proven who they are.
     fn open_listener(&self) -> Option<Conflict> {
-        let own = self.upstream_tls.as_ref()?.certificate.is_some();
+        let tls = self.upstream_tls.as_ref();
+        let credentials = if tls.is_some_and(|tls| tls.certificate.is_some()) {
+            "upstream.tls.certFile"
+        } else if self.upstream_sasl.is_some() {
+            "upstream.sasl.mechanism"
+        } else {
+            return None;
+        };
         let local = self.listen.ip().to_canonical().is_loopback();
         let proven = self.listen_tls.as_ref();
         let proven = proven.is_some_and(|tls| tls.client_ca_file.is_some());
-        (own && !local && !proven && !self.allow_open_listener)
-            .then_some(Conflict::OpenListener(self.listen))
+        (!local && !proven && !self.allow_open_listener).then_some(Conflict::OpenListener {
+            listen: self.listen,
+            credentials,
+        })
     }
 
     /// An upstream that is hapax itself would hand every connection back to
@@ -444,9 +459,39 @@ pub enum Conflict {
     },
     /// Credentials for everyone.
     #[error(
-        "hapax listens at {0}, which other machines reach, and would serve each of them with its own certificate (upstream.tls.certFile): listen at 127.0.0.1, ask clients for a certificate (listen.tls.clientCaFile), or say that it is meant by allowOpenListener"
+        "hapax listens at {listen}, which other machines reach, and would serve each of them with its own credentials ({credentials}): listen at 127.0.0.1, ask clients for a certificate (listen.tls.clientCaFile), or say that it is meant by allowOpenListener"
     )]
-    OpenListener(SocketAddr),
+    OpenListener {
+        /// Where it listens.
+        listen: SocketAddr,
+        /// The key of what it shows to brokers.
+        credentials: &'static str,
+    },
+    /// Two ways to say one thing.
+    #[error("{one} and {other} are both set: leave one of them out")]
+    Both {
+        /// A key.
+        one: &'static str,
+        /// Another one.
+        other: &'static str,
+    },
+    /// What another choice has no use for.
+    #[error(
+        "{given} is set, and upstream.sasl.mechanism is {mechanism}, which has no use for it: {advice}"
+    )]
+    Unused {
+        /// The key that is set.
+        given: &'static str,
+        /// The mechanism.
+        mechanism: Mechanism,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A URL that tokens cannot be got at.
+    #[error(
+        "upstream.sasl.oauth.tokenEndpoint is {0}: give https://HOST/PATH, or http://HOST:PORT/PATH within a machine"
+    )]
+    NoEndpoint(String),
     /// An address nobody can connect to.
     #[error(
         "listen.advertisedHost is {0}, which no client can connect to: give the name or address that clients use, or leave it out"
@@ -474,7 +519,13 @@ impl Conflict {
             Self::SlotOutside { .. } => &["listen.nodeSlots", "listen.brokerPorts"],
             Self::SlotShared { .. } | Self::SlotTwice(_) => &["listen.nodeSlots"],
             Self::MappedTwice(_) => &["upstream.addressMap"],
-            Self::OpenListener(_) => &["listen.bootstrap", "upstream.tls.certFile"],
+            Self::OpenListener { credentials, .. } if *credentials == "upstream.tls.certFile" => {
+                &["listen.bootstrap", "upstream.tls.certFile"]
+            }
+            Self::OpenListener { .. } => &["listen.bootstrap", "upstream.sasl.mechanism"],
+            Self::Both { one, .. } => std::slice::from_ref(one),
+            Self::Unused { given, .. } => std::slice::from_ref(given),
+            Self::NoEndpoint(_) => &["upstream.sasl.oauth.tokenEndpoint"],
             Self::TlsIncomplete { given, .. } => std::slice::from_ref(given),
             Self::AdvertisedWildcard(_) => &["listen.advertisedHost"],
         }

@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod policy;
 pub mod ports;
 pub mod reload;
+pub mod sasl;
 pub mod session;
 pub mod snapshot;
 pub mod socket;

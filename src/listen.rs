@@ -9,9 +9,10 @@ use crate::config::{self, Config};
 use crate::drain::drain;
 use crate::events::Events;
 use crate::ledger::Ledger;
-use crate::metrics::{EvictionReason, Metrics};
+use crate::metrics::{EvictionReason, Metrics, OauthToken};
 use crate::ports;
-use crate::reload::{self, Certificates, ConfigFile, Reloadable, Reloader};
+use crate::reload::{self, Certificates, ConfigFile, Credentials, Reloadable, Reloader};
+use crate::sasl::{self, Granted, Sasl, TokenError};
 use crate::session::{Door, Shared, division};
 use crate::snapshot::{Keeper, Lifetime, StartError};
 use crate::socket;
@@ -67,6 +68,9 @@ pub enum RunError {
     /// What TLS is to be spoken by cannot be used.
     #[error(transparent)]
     Tls(#[from] LoadError),
+    /// What is to be logged in by cannot be used.
+    #[error(transparent)]
+    Sasl(#[from] sasl::LoadError),
     /// State cannot be kept where the configuration says.
     #[error(transparent)]
     State(#[from] StartError),
@@ -126,6 +130,7 @@ async fn serve_and_reload(
 ) -> Result<Exit, RunError> {
     make_room_for_connections(config.limits.connections);
     let tls = Tls::load(&config)?;
+    let sasl = Sasl::load(&config)?;
     let admin_address = config.admin.listen;
     let bootstrap = bind(config.listen, "--listen", admin_address).await?;
     config.listen = bootstrap.local_addr()?;
@@ -139,7 +144,7 @@ async fn serve_and_reload(
     let admin_address = admin.local_addr()?;
     tracing::info!(address = %admin_address, "admin listens");
 
-    let shared = Arc::new(share_with(config, tls));
+    let shared = Arc::new(share_with(config, tls, sasl));
     tell_what_does_not_fit(&shared);
     let lifetime = Arc::new(Lifetime::default());
     let mut keeper = Keeper::start(&shared, &lifetime)?;
@@ -164,6 +169,7 @@ async fn serve_and_reload(
     tasks.spawn(sweep(Arc::clone(&shared)));
     tasks.spawn(watch_upstream(Arc::clone(&shared)));
     tasks.spawn(tell_invalid_certificates(Arc::clone(&shared)));
+    tasks.spawn(keep_token(Arc::clone(&shared)));
     tasks.spawn(reload_on(hang_ups, hang_up_reloader));
     view.started();
     let address = shared.config.listen;
@@ -265,6 +271,9 @@ fn reloadables(shared: &Arc<Shared>) -> Vec<Box<dyn Reloadable>> {
     for certificates in Certificates::all(shared) {
         all.push(Box::new(certificates));
     }
+    if let Some(credentials) = Credentials::of(shared) {
+        all.push(Box::new(credentials));
+    }
     all
 }
 
@@ -281,10 +290,10 @@ async fn reload_on(hang_ups: Option<Signal>, reloader: Reloader) {
 #[doc(hidden)]
 #[must_use]
 pub fn share(config: Config) -> Shared {
-    share_with(config, Tls::default())
+    share_with(config, Tls::default(), Sasl::default())
 }
 
-fn share_with(config: Config, tls: Tls) -> Shared {
+fn share_with(config: Config, tls: Tls, sasl: Sasl) -> Shared {
     let sequence = &config.sequence;
     let rules = Rules {
         mode: match config.mode {
@@ -315,7 +324,7 @@ fn share_with(config: Config, tls: Tls) -> Shared {
     let ip = config.listen.ip();
     let ports = std::iter::once(config.listen.port()).chain(config.broker_ports.clone());
     let own = Own::new(ip, ports);
-    Shared::new(config, ledger, brokers, metrics, events, own, tls)
+    Shared::new(config, ledger, brokers, metrics, events, own, (tls, sasl))
 }
 
 /// Takes connections at one port for ever.
@@ -384,6 +393,43 @@ async fn watch_upstream(shared: Arc<Shared>) {
             }
         }
     }
+}
+
+/// Gets tokens by which hapax logs in, where it gets them itself.
+async fn keep_token(shared: Arc<Shared>) {
+    let mut told: Option<String> = None;
+    let patience = || shared.current().timeouts.sasl;
+    let tell = |got: &Result<Granted, TokenError>| {
+        let tokens = &shared.metrics.oauth_tokens;
+        match got {
+            Ok(granted) => {
+                tokens.with(OauthToken::Ok).inc();
+                let ends = granted.ends.unwrap_or(SystemTime::UNIX_EPOCH);
+                let ends = ends.duration_since(SystemTime::UNIX_EPOCH);
+                let ends = i64::try_from(ends.unwrap_or_default().as_secs());
+                shared
+                    .metrics
+                    .oauth_token_expiry
+                    .set(ends.unwrap_or(i64::MAX));
+                if told.take().is_some() {
+                    tracing::info!("a token to log in by is got again");
+                }
+            }
+            Err(error) => {
+                tokens.with(OauthToken::Failed).inc();
+                let reason = error.to_string();
+                // Told again when the reason is another one.
+                if told.as_ref() != Some(&reason) {
+                    tracing::warn!(
+                        reason,
+                        "upstream.sasl.oauth.tokenEndpoint gives no token; the last one is used until it ends, and it is asked again"
+                    );
+                    told = Some(reason);
+                }
+            }
+        }
+    };
+    shared.sasl.keep_fresh(patience, tell).await;
 }
 
 /// Tells once of each certificate that is not valid any more, or not yet.

@@ -103,7 +103,7 @@ fn run(args: RunArgs) -> ExitCode {
             tracing::error!(%error, "configuration is not valid");
             ExitCode::from(CONFIGURATION)
         }
-        Err(RunError::Tls(error)) => {
+        Err(error @ (RunError::Tls(_) | RunError::Sasl(_))) => {
             tracing::error!(%error, "configuration is not valid");
             ExitCode::from(CONFIGURATION)
         }

@@ -52,6 +52,12 @@ metrics! {
     upstream_connections: ByNode = "hapax_upstream_connections",
     /// Connections to brokers that could not be made, by cause. Check the address that the log line names; left_alone counts clients that came right after such a failure.
     upstream_connect_errors: Labelled<ConnectError> = "hapax_upstream_connect_errors_total",
+    /// Logins to brokers by hapax's own credentials (upstream.sasl), by what came of each; renewed is one on an open connection before its time was over. Alert on refused: the credentials, or the broker's copy of them, have changed.
+    upstream_logins: Labelled<Login> = "hapax_upstream_logins_total",
+    /// Tokens asked for at upstream.sasl.oauth.tokenEndpoint, by what came of it. Failed while the last token is good harms nobody yet: the log line names the reason.
+    oauth_tokens: Labelled<OauthToken> = "hapax_oauth_tokens_total",
+    /// Until when the token is good by which hapax logs in to brokers, in seconds since 1970; 0 where none was got. Alert when time() comes near it: a new one is got after four fifths of its time.
+    oauth_token_expiry: IntGauge = "hapax_oauth_token_expiry_timestamp_seconds",
     /// Requests of clients, by API and by how they ended; short_circuit was answered by hapax itself. Errors: look for the code in the client's log.
     requests: Labelled2<Api, Outcome> = "hapax_requests_total",
     /// Requests that wait for their answer. Growing without end means that a broker has stopped answering.
@@ -524,8 +530,34 @@ labels! {
         Tls = "tls",
         /// Not tried, because that had failed a moment ago (upstream.reconnectBackoff).
         LeftAlone = "left_alone",
+        /// It was reached, and refused the login, or could not be logged in to.
+        Sasl = "sasl",
         /// Anything else.
         Other = "other",
+    }
+}
+
+labels! {
+    /// What came of a login to a broker.
+    Login = "outcome" {
+        /// hapax is logged in.
+        Ok = "ok",
+        /// It is logged in again, on the same connection.
+        Renewed = "renewed",
+        /// The broker refused the credentials, or has not got the mechanism.
+        Refused = "refused",
+        /// Anything else.
+        Failed = "failed",
+    }
+}
+
+labels! {
+    /// What came of asking for a token.
+    OauthToken = "outcome" {
+        /// It was got.
+        Ok = "ok",
+        /// It was not.
+        Failed = "failed",
     }
 }
 

@@ -8,6 +8,7 @@
 //! list of them is made in `listen`.
 
 mod certificates;
+mod credentials;
 mod file;
 
 use crate::metrics::{Metrics, ReloadOutcome};
@@ -22,6 +23,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::oneshot;
 
 pub use certificates::Certificates;
+pub use credentials::Credentials;
 pub use file::ConfigFile;
 
 /// How often the contents of files are looked at.

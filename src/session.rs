@@ -18,6 +18,7 @@ mod pipeline;
 mod produce;
 mod readback;
 mod refuse;
+mod renewal;
 mod reply;
 mod room;
 mod route;
@@ -35,6 +36,7 @@ use crate::ledger::{Hasher, Ledger, Link, Producer, Realm};
 use crate::metrics::{Api, DisconnectCause, Outcome, Presence, Side, Tally};
 use crate::timers;
 use crate::tls::Stream;
+use crate::upstream::Dialled;
 use crate::window::Time;
 use alarm::Alarm;
 use end::{End, ORPHAN_PATIENCE};
@@ -46,6 +48,7 @@ use pace::Pace;
 use pipeline::{Owed, Pipeline, Reply};
 use produce::Held;
 use readback::ReadBack;
+use renewal::Renewal;
 use reply::ReplyStage;
 use room::Room;
 use route::RequestStage;
@@ -97,6 +100,8 @@ enum Blocked {
     Reading,
     /// Open requests have to be answered first.
     Full,
+    /// hapax has to log in again first.
+    Login,
 }
 
 /// Which sides have nothing more to read, as far as this wake-up goes: each
@@ -146,6 +151,9 @@ struct Session {
     room: Room,
 
     pipeline: Pipeline,
+    /// From when on hapax logs in again before a request.
+    renew_at: Moment,
+    renewal: Option<Box<Renewal>>,
     /// Requests so far.
     requests: u64,
     /// What is looked for in the log, and what waits for that.
@@ -238,7 +246,7 @@ async fn open(
             return None;
         }
     };
-    info.connected(target.node, upstream.tcp());
+    info.connected(target.node, upstream.stream.tcp());
     let session = Session::new(shared, tally, info, client, upstream, target.node);
     Some((Box::new(session), registered))
 }
@@ -291,7 +299,10 @@ impl Session {
         tally: Rc<Tally>,
         info: Arc<Info>,
         client: Stream,
-        upstream: Stream,
+        Dialled {
+            stream: upstream,
+            login,
+        }: Dialled,
         node: Option<NodeId>,
     ) -> Self {
         let advertised = shared.advertised(client.tcp());
@@ -300,8 +311,12 @@ impl Session {
             .tcp()
             .local_addr()
             .is_ok_and(|a| a.ip().to_canonical().is_loopback());
-        let authentication = Authentication::new(loopback);
+        let authentication = match &login {
+            None => Authentication::new(loopback),
+            Some(login) => Authentication::of_hapax(loopback, renewal::identity(&login.principal)),
+        };
         let now = now(&shared.ledger);
+        let (renewal, renew_at) = renewal::planned(login, now);
         let config = shared.current();
         Self {
             seen: None,
@@ -330,6 +345,8 @@ impl Session {
             runs,
             room: Room::default(),
             pipeline: Pipeline::default(),
+            renew_at,
+            renewal,
             readback: None,
             reads_log: config.sequence.resolve && config.mode != Mode::Observe,
             config,
@@ -441,7 +458,7 @@ impl Session {
     }
 
     fn done(&self, owed: &Owed, outcome: Outcome) {
-        if matches!(owed.reply, Reply::ReadBack) {
+        if owed.reply.is_own() {
             return;
         }
         let api = Api::from_key(owed.head.api_key);
@@ -463,6 +480,9 @@ impl Session {
         }
         if self.readback.is_some() {
             moved |= self.read_on(cx)?;
+        }
+        if self.blocked == Some(Blocked::Login) {
+            moved |= self.renew(cx)?;
         }
         if self.orphan.is_some() {
             self.to_client = Outbox::default();
@@ -517,7 +537,8 @@ impl Session {
         {
             return Err(End::ClientLost(error.unwrap_or_else(|error| error)));
         }
-        let may_read = self.blocked != Some(Blocked::Full) && !self.unread_while_held();
+        let full = matches!(self.blocked, Some(Blocked::Full | Blocked::Login));
+        let may_read = !full && !self.unread_while_held();
         if self.client_eof || !may_read || self.owes_reading() {
             return Ok(moved);
         }
@@ -819,7 +840,11 @@ impl Session {
             None if !self.to_upstream.is_empty() => self.taken.max(self.heard),
             None => return None,
         };
-        let patience = timeout.unwrap_or_default() + self.config.timeouts.upstream_response;
+        let timeouts = &self.config.timeouts;
+        let patience = match front.map(|owed| &owed.reply) {
+            Some(Reply::Login) => timeouts.sasl,
+            _ => timeout.unwrap_or_default() + timeouts.upstream_response,
+        };
         Some((since.after(patience), Due::Response(patience)))
     }
 }

@@ -11,9 +11,11 @@ mod stream;
 mod validity;
 
 use crate::config::{Config, ListenTls, UpstreamTls};
-use material::{Bytes, Material, Sources};
+use files::named;
+use material::{Authorities, Bytes, Material, Sources};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 use tokio::net::TcpStream;
@@ -149,6 +151,65 @@ impl Tls {
             Err(error) => Err(HandshakeError::new(Peer::Client, error.into())),
         }
     }
+}
+
+/// Whom hapax believes where it asks for something itself, over HTTPS.
+pub struct Trust(Side<Authorities, ClientConfig>);
+
+impl Trust {
+    /// The CAs in a file that a configuration key names, or those of the system.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them.
+    pub fn load(key: &'static str, ca_file: Option<PathBuf>) -> Result<Self, LoadError> {
+        Side::load(Authorities { key, ca_file }).map(Self)
+    }
+
+    /// Reads them again. Returns whether they are others.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them; all stays as it was.
+    pub fn reload(&self) -> Result<bool, LoadError> {
+        self.0.reload()
+    }
+
+    /// Speaks TLS with a server that has just been connected to and has to be
+    /// `host`.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no connection that can be trusted.
+    pub async fn connect(&self, server: TcpStream, host: &str) -> Result<Stream, HandshakeError> {
+        let peer = Peer::Server(host.into(), self.0.files.key);
+        let Ok(name) = ServerName::try_from(host.to_owned()) else {
+            return Err(HandshakeError::new(peer, Reason::NoName));
+        };
+        let config = Arc::clone(&self.0.current().config);
+        match ClientConnection::new(config, name) {
+            Ok(tls) => Secured::new(server, tls.into(), peer).shake_hands().await,
+            Err(error) => Err(HandshakeError::new(peer, error.into())),
+        }
+    }
+}
+
+/// The bytes of a file with a secret, which only its owner or group may read.
+///
+/// # Errors
+///
+/// Why they cannot be had, or should not.
+pub fn read_secret(key: &'static str, path: &Path) -> Result<Vec<u8>, LoadError> {
+    Ok(files::key(path).map_err(named(key, path))?)
+}
+
+/// The bytes of a file that everyone may read.
+///
+/// # Errors
+///
+/// Why they cannot be had.
+pub fn read_open(key: &'static str, path: &Path) -> Result<Vec<u8>, LoadError> {
+    Ok(files::certificates(path).map_err(named(key, path))?)
 }
 
 impl Shown {

@@ -13,6 +13,7 @@ mod cursor;
 pub mod fetch;
 pub mod frame;
 pub mod header;
+pub mod login;
 pub mod metadata;
 pub mod produce;
 pub mod recode;

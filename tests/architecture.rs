@@ -31,15 +31,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("timers", &[]),
     ("socket", &[]),
     ("tls", &["config"]),
+    ("sasl", &["config", "timers", "tls"]),
     (
         "upstream",
-        &["config", "ids", "socket", "timers", "tls", "wire"],
+        &["config", "ids", "sasl", "socket", "timers", "tls", "wire"],
     ),
     (
         "session",
         &[
-            "config", "events", "ids", "ledger", "memory", "metrics", "policy", "socket", "timers",
-            "tls", "upstream", "window", "wire",
+            "config", "events", "ids", "ledger", "memory", "metrics", "policy", "sasl", "socket",
+            "timers", "tls", "upstream", "window", "wire",
         ],
     ),
     ("workers", &["session", "timers"]),
@@ -62,14 +63,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "check",
         &[
-            "admin", "cli", "config", "ids", "ports", "snapshot", "tls", "upstream", "wire",
+            "admin", "cli", "config", "ids", "ports", "sasl", "snapshot", "tls", "upstream", "wire",
         ],
     ),
     (
         "listen",
         &[
             "admin", "config", "drain", "events", "ledger", "memory", "metrics", "ports", "reload",
-            "session", "snapshot", "socket", "tls", "upstream", "window", "workers",
+            "sasl", "session", "snapshot", "socket", "tls", "upstream", "window", "workers",
         ],
     ),
 ];

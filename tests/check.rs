@@ -887,7 +887,7 @@ fn certificates_and_keys_that_cannot_be_used_are_told_without_a_network() {
             format!("--listen 0.0.0.0:19092 {own}"),
             "configuration",
             [
-                "would serve each of them with its own certificate",
+                "would serve each of them with its own credentials",
                 "allowOpenListener",
             ],
         ),

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use crate::cli::UnknownVariable;
 use crate::config::HostPort;
 use crate::ports;
+use crate::sasl::{self, TokenError};
 use crate::snapshot::DirectoryError;
 use crate::tls::{LoadError, Shown};
 use crate::upstream::Broker;
@@ -31,7 +32,7 @@ pub(super) fn of_server(address: &HostPort, fault: &Fault, severity: Severity) -
             "start hapax with --upstream-tls-enabled=true, and --upstream-tls-ca-file FILE where its CA is not one of the system's"
         }
         // The message says it.
-        Fault::Tls(_) => "",
+        Fault::Tls(_) | Fault::Login(_) => "",
         Fault::TlsSilent(_) => {
             "look whether it is a listener for TLS: --upstream-tls-enabled=false for one that is not"
         }
@@ -94,7 +95,7 @@ impl OfBroker<'_> {
         };
         let advice = match (mapped, fault) {
             // The message says it.
-            (_, Fault::Tls(_)) => String::new(),
+            (_, Fault::Tls(_) | Fault::Login(_)) => String::new(),
             (true, _) => {
                 format!("correct the entry {address}={reached_at} of --upstream-address-map")
             }
@@ -203,6 +204,38 @@ pub(super) fn of_tls(error: &LoadError) -> Problem {
         message: error.to_string(),
         // The message says it.
         advice: String::new(),
+    }
+}
+
+/// Credentials that cannot be used.
+pub(super) fn of_credentials(error: &sasl::LoadError) -> Problem {
+    Problem {
+        code: "sasl",
+        severity: Severity::Configuration,
+        message: error.to_string(),
+        // The message says it.
+        advice: String::new(),
+    }
+}
+
+/// An endpoint that gives no token, so that nobody can be logged in to.
+pub(super) fn of_token(error: &TokenError) -> Problem {
+    Problem {
+        code: "sasl_token",
+        severity: Severity::Unreachable,
+        message: format!("upstream.sasl.oauth.tokenEndpoint {error}"),
+        // The message says it.
+        advice: String::new(),
+    }
+}
+
+/// A secret that everyone on the way can read.
+pub(super) fn secret_in_the_open(what: &str, instead: &str) -> Problem {
+    Problem {
+        code: "sasl_plaintext",
+        severity: Severity::Warning,
+        message: format!("{what} goes over the network in plaintext"),
+        advice: instead.to_owned(),
     }
 }
 

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use crate::config::{HostPort, Timeouts};
+use crate::sasl::{LoginError, Principal, Sasl};
 use crate::tls::{HandshakeError, Reason, Stream, Tls};
 use crate::upstream::{
-    Conversation, DialError, Dialler, Own, ProbeError, connect, explain, resolve, speaks_kafka,
+    Conversation, DialError, Dialler, Own, ProbeError, connect, explain, log_in, resolve,
+    speaks_kafka,
 };
 use crate::wire::api;
 use crate::wire::api_versions::Offered;
@@ -24,6 +26,7 @@ pub(super) struct Means {
     pub(super) timeouts: Timeouts,
     pub(super) own: Own,
     pub(super) tls: Tls,
+    pub(super) sasl: Sasl,
 }
 
 impl Means {
@@ -32,6 +35,7 @@ impl Means {
             timeouts: &self.timeouts,
             own: &self.own,
             tls: &self.tls,
+            sasl: &self.sasl,
         }
     }
 }
@@ -61,6 +65,8 @@ pub(super) struct Examined {
     pub(super) connected_in: Duration,
     /// How long the first answer took.
     pub(super) answered_in: Duration,
+    /// As whom hapax logged in, where it does.
+    pub(super) logged_in: Option<Principal>,
     /// Who it is.
     pub(super) found: Found,
 }
@@ -104,6 +110,8 @@ pub(super) enum Fault {
     TlsSilent(Duration),
     #[error("speaks Kafka's protocol in plaintext, and upstream.tls.enabled asks for TLS")]
     Plaintext,
+    #[error("is reached, but {0}")]
+    Login(LoginError),
     #[error("takes the connection and closes it on the first request")]
     HungUp,
     #[error("takes the connection and does not answer within {0:?}")]
@@ -141,6 +149,7 @@ impl Fault {
             Self::Tls(error) => error.reason.code(),
             Self::TlsSilent(_) => "tls_silent",
             Self::Plaintext => "plaintext",
+            Self::Login(error) => error.code(),
             Self::HungUp => "closed",
             Self::Silent(_) => "silent",
             Self::NotKafka(_) => "not_kafka",
@@ -165,6 +174,7 @@ impl From<DialError> for Fault {
             DialError::Nothing | DialError::LeftAlone(_) => {
                 Self::Resolve("it has no address".to_owned())
             }
+            DialError::Login { error, .. } => Self::Login(error),
         }
     }
 }
@@ -207,6 +217,7 @@ pub(super) async fn examine(place: &Place, means: &Means) -> Examined {
         reached: None,
         connected_in: Duration::ZERO,
         answered_in: Duration::ZERO,
+        logged_in: None,
         found: Found::Fault(Fault::HungUp),
     };
     let asked = ask(place, means, &mut examined).await;
@@ -240,6 +251,14 @@ async fn ask(place: &Place, means: &Means, examined: &mut Examined) -> Result<Ka
     let (Some(version), Some(_)) = (newest(api::METADATA), newest(api::PRODUCE)) else {
         return Err(Fault::Controller);
     };
+    if means.sasl.is_on() {
+        let stream = connect(address, reached, patience, own).await?;
+        let stream = secure(stream, place, means).await?;
+        let logged_in = log_in(stream, &means.sasl, means.timeouts.sasl).await;
+        let (stream, login) = logged_in.map_err(Fault::Login)?;
+        broker = Conversation::new(stream, patience);
+        examined.logged_in = Some(login.principal);
+    }
     let asked = broker.cluster(version.min(metadata::NEWEST)).await;
     let (cluster, sasl) = match asked {
         Ok(cluster) => (Some(cluster), None),

@@ -18,6 +18,8 @@ pub(super) struct Report {
     pub(super) upstream: Vec<Server>,
     /// The cluster behind them.
     pub(super) cluster: Option<ClusterRow>,
+    /// As whom hapax logs in to it, where it does so itself.
+    pub(super) logged_in: Option<String>,
     /// Its brokers, by id.
     pub(super) brokers: Vec<BrokerRow>,
     /// What hapax would listen on.
@@ -157,6 +159,7 @@ impl Report {
             valid: true,
             upstream: Vec::new(),
             cluster: None,
+            logged_in: None,
             brokers: Vec::new(),
             ports: Vec::new(),
             clients: None,
@@ -298,6 +301,12 @@ fn hints(config: &Config, seen: Option<&Kafka>) -> Vec<String> {
         };
         hints.push(format!(
             "clients must believe the CA of listen.tls.certFile (ssl.truststore){own}; that certificate has to be for the host in bootstrap.servers and for the one that clients are told"
+        ));
+    }
+    if let Some(sasl) = &config.upstream_sasl {
+        hints.push(format!(
+            "hapax logs in to the brokers itself, by {}: clients need no credentials, and one that shows any is refused with error 34",
+            sasl.mechanism
         ));
     }
     if let Some(Kafka {

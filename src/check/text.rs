@@ -19,6 +19,9 @@ pub(super) fn render(report: &Report) -> String {
     if let Some(cluster) = &report.cluster {
         line(&mut text, "cluster", &cluster_line(cluster));
     }
+    if let Some(logged_in) = &report.logged_in {
+        line(&mut text, "logged in", &format!("✓ as {logged_in}"));
+    }
     brokers(&mut text, &report.brokers);
     ports(&mut text, &report.ports);
     if let Some(clients) = &report.clients {

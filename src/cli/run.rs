@@ -206,6 +206,7 @@ mod tests {
             keep_alive: secs(60),
             connect: secs(10),
             tls: secs(10),
+            sasl: secs(10),
             upstream_response: secs(60),
         };
         assert_eq!(config.timeouts, timeouts);

@@ -110,7 +110,7 @@ impl Contents {
                 Ok(value) => all = value,
                 Err(error) => return self.error(node, FileError::Value(key.path, error)),
             },
-            (Content::Null, Kind::Host | Kind::Directory | Kind::File) => {}
+            (Content::Null, Kind::Host | Kind::Text | Kind::Directory | Kind::File) => {}
             (Content::List(list), Kind::Servers) => {
                 items = list.iter().map(item).collect();
             }

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
-use super::{ApiAccess, DrainUntil, LogFormat, Mode};
+use super::{ApiAccess, DrainUntil, LogFormat, Mechanism, Mode};
 
 /// One configuration key.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ pub enum Kind {
     Ports,
     /// A host, or none.
     Host,
+    /// Words on one line, or none.
+    Text,
     /// A directory, or none.
     Directory,
     /// A file, or none.
@@ -188,6 +190,95 @@ pub static KEYS: &[Key] = &[
         kind: Kind::Host,
         default: "",
         doc: "Name that the certificates of all brokers are for, where it is not the name that each is reached by.",
+    },
+    Key {
+        path: "upstream.sasl.mechanism",
+        flag: "upstream-sasl-mechanism",
+        heading: SASL,
+        kind: Kind::Choice(choices::<Mechanism>),
+        default: "none",
+        doc: "Log in to the brokers by hapax's own credentials, so that clients need none: for listeners that are \
+              SASL_PLAINTEXT or SASL_SSL. With none clients log in themselves, through hapax.",
+    },
+    Key {
+        path: "upstream.sasl.username",
+        flag: "upstream-sasl-username",
+        heading: SASL,
+        kind: Kind::Text,
+        default: "",
+        doc: "Who hapax is to the brokers, for PLAIN and SCRAM.",
+    },
+    Key {
+        path: "upstream.sasl.usernameFile",
+        flag: "upstream-sasl-username-file",
+        heading: SASL,
+        kind: Kind::File,
+        default: "",
+        doc: "File that has that name, in place of upstream.sasl.username.",
+    },
+    Key {
+        path: "upstream.sasl.passwordFile",
+        flag: "upstream-sasl-password-file",
+        heading: SASL,
+        kind: Kind::File,
+        default: "",
+        doc: "File that has the password, not readable by everyone; a new one in it is taken without a restart.",
+    },
+    Key {
+        path: "upstream.sasl.tokenFile",
+        flag: "upstream-sasl-token-file",
+        heading: SASL,
+        kind: Kind::File,
+        default: "",
+        doc: "File that has the token of OAUTHBEARER, not readable by everyone, which somebody else keeps fresh.",
+    },
+    Key {
+        path: "upstream.sasl.oauth.tokenEndpoint",
+        flag: "upstream-sasl-oauth-token-endpoint",
+        heading: SASL,
+        kind: Kind::Text,
+        default: "",
+        doc: "URL at which hapax gets that token itself, by client credentials, and a new one well before it ends.",
+    },
+    Key {
+        path: "upstream.sasl.oauth.clientId",
+        flag: "upstream-sasl-oauth-client-id",
+        heading: SASL,
+        kind: Kind::Text,
+        default: "",
+        doc: "Who hapax is there.",
+    },
+    Key {
+        path: "upstream.sasl.oauth.clientIdFile",
+        flag: "upstream-sasl-oauth-client-id-file",
+        heading: SASL,
+        kind: Kind::File,
+        default: "",
+        doc: "File that has that name, in place of upstream.sasl.oauth.clientId.",
+    },
+    Key {
+        path: "upstream.sasl.oauth.clientSecretFile",
+        flag: "upstream-sasl-oauth-client-secret-file",
+        heading: SASL,
+        kind: Kind::File,
+        default: "",
+        doc: "File that has its secret, not readable by everyone; a new one in it is taken without a restart.",
+    },
+    Key {
+        path: "upstream.sasl.oauth.scope",
+        flag: "upstream-sasl-oauth-scope",
+        heading: SASL,
+        kind: Kind::Text,
+        default: "",
+        doc: "What the token is asked for, where the endpoint wants to be told.",
+    },
+    Key {
+        path: "upstream.sasl.oauth.caFile",
+        flag: "upstream-sasl-oauth-ca-file",
+        heading: SASL,
+        kind: Kind::File,
+        default: "",
+        doc: "PEM file of the CAs that the endpoint's certificate comes from. Without it: those of the system.",
     },
     Key {
         path: "listen.tls.certFile",
@@ -413,6 +504,14 @@ pub static KEYS: &[Key] = &[
         doc: "How long a TLS handshake may take, of a client or with a broker.",
     },
     Key {
+        path: "timeouts.sasl",
+        flag: "timeouts-sasl",
+        heading: LIMITS,
+        kind: Kind::Wait,
+        default: "10s",
+        doc: "How long it may take to log in to a broker, or to get a token for that.",
+    },
+    Key {
         path: "timeouts.upstreamResponse",
         flag: "timeouts-upstream-response",
         heading: LIMITS,
@@ -553,6 +652,7 @@ const AT_RUN_TIME: &[&str] = &[
     "timeouts.keepAlive",
     "timeouts.connect",
     "timeouts.tls",
+    "timeouts.sasl",
     "timeouts.upstreamResponse",
     "upstream.reconnectBackoff",
     "upstream.reconnectBackoffMax",
@@ -565,6 +665,7 @@ const AT_RUN_TIME: &[&str] = &[
 
 const ADDRESSES: &str = "Addresses";
 const TLS: &str = "TLS";
+const SASL: &str = "SASL";
 const SEQUENCES: &str = "Sequences";
 const LIMITS: &str = "Limits";
 const OPERATION: &str = "Operation";
@@ -615,6 +716,7 @@ impl Kind {
             Self::Listen => "ADDRESS:PORT",
             Self::Ports => "FIRST-LAST",
             Self::Host => "HOST",
+            Self::Text => "TEXT",
             Self::Directory => "DIRECTORY",
             Self::File => "FILE",
             Self::Slots => "ID=PORT,…",
@@ -639,6 +741,7 @@ impl Kind {
             Self::Listen => "ADDRESS:PORT, such as 127.0.0.1:19092".to_owned(),
             Self::Ports => "FIRST-LAST, such as 19093-19192".to_owned(),
             Self::Host => "a name or an address, or null".to_owned(),
+            Self::Text => "words on one line, or null".to_owned(),
             Self::Directory => "a path such as /var/lib/hapax, or null".to_owned(),
             Self::File => "the path of a file such as /etc/hapax/tls/ca.crt, or null".to_owned(),
             Self::Slots => "a map of ID: PORT, such as {1: 19093}".to_owned(),

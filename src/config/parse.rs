@@ -211,6 +211,15 @@ pub fn parse_host(text: &str) -> Result<Option<String>, ParseError> {
     Ok(Some(text.to_owned()).filter(|host| !host.is_empty()))
 }
 
+/// Words on one line; none when there are none.
+pub fn parse_text(text: &str) -> Result<Option<String>, ParseError> {
+    let text = text.trim();
+    if text.chars().any(char::is_control) {
+        return Err(ParseError::Text(text.to_owned()));
+    }
+    Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
+}
+
 /// A path; none when it is empty.
 pub fn parse_path(text: &str) -> Option<PathBuf> {
     Some(text.trim())
@@ -281,6 +290,9 @@ pub enum ParseError {
     /// More than a host.
     #[error("`{0}` is no host: give a name or an address, without port and scheme")]
     BareHost(String),
+    /// More than words on one line.
+    #[error("`{0}` has more than words on one line")]
+    Text(String),
     /// A mapping that is none.
     #[error("`{0}` maps nothing: write HOST:PORT=HOST:PORT, or HOST=HOST for every port")]
     Mapping(String),

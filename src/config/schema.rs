@@ -78,7 +78,9 @@ fn of_kind(kind: &Kind) -> Json {
             { "type": "string", "pattern": "^[0-9]{1,5}(-[0-9]{1,5})?$" },
             port(),
         ]}),
-        Kind::Host | Kind::Directory | Kind::File => json!({ "type": ["string", "null"] }),
+        Kind::Host | Kind::Text | Kind::Directory | Kind::File => {
+            json!({ "type": ["string", "null"] })
+        }
         Kind::Time => json!({ "anyOf": [
             { "type": "string", "pattern": "^([0-9]+(ms|s|m|h)|0)$" },
             { "const": 0 },

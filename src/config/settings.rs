@@ -18,7 +18,8 @@ use super::keys::{KEYS, Key, Kind};
 use super::value::{FromValue, Value};
 use super::{
     AddressMap, AdminConfig, BackoffConfig, CertificateFiles, Config, Conflict, DrainConfig,
-    Limits, ListenTls, LogConfig, ParseError, SequenceConfig, StateConfig, Timeouts, UpstreamTls,
+    Limits, ListenTls, LogConfig, ParseError, SequenceConfig, StateConfig, Timeouts, UpstreamSasl,
+    UpstreamTls, sasl,
 };
 use crate::memory;
 use crate::policy::Policies;
@@ -323,6 +324,7 @@ impl Settings {
                 max: self.get("upstream.reconnectBackoffMax"),
             },
             upstream_tls: self.upstream_tls(&mut conflicts),
+            upstream_sasl: self.upstream_sasl(&mut conflicts),
             listen_tls: self.listen_tls(&mut conflicts),
             allow_open_listener: self.get("allowOpenListener"),
             mode: self.choice("sequence.mode"),
@@ -358,6 +360,7 @@ impl Settings {
                 keep_alive: self.get("timeouts.keepAlive"),
                 connect: self.get("timeouts.connect"),
                 tls: self.get("timeouts.tls"),
+                sasl: self.get("timeouts.sasl"),
                 upstream_response: self.get("timeouts.upstreamResponse"),
             },
             drain: DrainConfig {
@@ -420,6 +423,15 @@ impl Settings {
             advice: "set that to true, or leave this out to speak plaintext to the brokers",
         }));
         None
+    }
+
+    fn upstream_sasl(&self, conflicts: &mut Vec<Conflict>) -> Option<UpstreamSasl> {
+        let read = sasl::Read {
+            mechanism: self.choice("upstream.sasl.mechanism"),
+            text: &|path| self.get::<Option<String>>(path),
+            file: &|path| self.get::<Option<PathBuf>>(path),
+        };
+        read.settled(conflicts)
     }
 
     fn listen_tls(&self, conflicts: &mut Vec<Conflict>) -> Option<ListenTls> {

@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json, json};
 use super::keys::{self, Kind};
 use super::{
     HostPort, Mapping, ParseError, parse_duration, parse_host, parse_level, parse_listen,
-    parse_node_slot, parse_path, parse_port_range,
+    parse_node_slot, parse_path, parse_port_range, parse_text,
 };
 use crate::policy::{Policy, Requirement};
 
@@ -30,6 +30,8 @@ pub enum Value {
     Ports(RangeInclusive<u16>),
     /// [`Kind::Host`].
     Host(Option<String>),
+    /// [`Kind::Text`].
+    Text(Option<String>),
     /// [`Kind::Directory`] and [`Kind::File`].
     Path(Option<PathBuf>),
     /// [`Kind::Slots`].
@@ -57,6 +59,7 @@ impl Kind {
             Self::Listen => Value::Listen(parse_listen(text)?),
             Self::Ports => Value::Ports(parse_port_range(text)?),
             Self::Host => Value::Host(parse_host(text)?),
+            Self::Text => Value::Text(parse_text(text)?),
             Self::Directory | Self::File => Value::Path(parse_path(text)),
             Self::Slots => Value::Slots(vec![parse_node_slot(text)?]),
             Self::Policies => Value::Policies(vec![text.parse()?]),
@@ -87,6 +90,7 @@ impl Kind {
             Self::Slots => Value::Slots(Vec::new()),
             Self::Policies => Value::Policies(Vec::new()),
             Self::Host => Value::Host(None),
+            Self::Text => Value::Text(None),
             Self::Directory | Self::File => Value::Path(None),
             _ => Value::Servers(Vec::new()),
         }
@@ -144,7 +148,7 @@ impl Value {
             }
             Self::Listen(address) => address.to_string().into(),
             Self::Ports(ports) => format!("{}-{}", ports.start(), ports.end()).into(),
-            Self::Host(host) => host.clone().into(),
+            Self::Host(text) | Self::Text(text) => text.clone().into(),
             Self::Path(path) => path.as_ref().map(|path| path.to_string_lossy()).into(),
             Self::Slots(slots) => {
                 let slots: BTreeMap<_, _> = slots.iter().copied().collect();
@@ -277,7 +281,7 @@ from_value! {
     Value::Mappings(mappings) => mappings: Vec<Mapping>,
     Value::Listen(address) => address: SocketAddr,
     Value::Ports(ports) => ports: RangeInclusive<u16>,
-    Value::Host(host) => host: Option<String>,
+    Value::Host(text) | Value::Text(text) => text: Option<String>,
     Value::Path(path) => path: Option<PathBuf>,
     Value::Slots(slots) => slots: Vec<(i32, u16)>,
     Value::Policies(policies) => policies: Vec<Policy>,

@@ -231,6 +231,47 @@ fn secured() -> Value {
     says
 }
 
+/// A file in which hapax logs in, in the way that a key belongs to.
+fn logged_in(key: &str) -> Value {
+    let mut says = plain();
+    let name = key.rsplit('.').next().unwrap();
+    says["upstream"]["sasl"] = match key {
+        "upstream.sasl.tokenFile" => json!({ "mechanism": "OAUTHBEARER", "tokenFile": "/token" }),
+        key if key.starts_with("upstream.sasl.oauth.") => {
+            let mut oauth = json!({
+                "tokenEndpoint": "https://id.example/token",
+                "clientId": "hapax",
+                "clientSecretFile": "/secret",
+                "scope": "kafka",
+                "caFile": "/ca.crt",
+            });
+            if name == "clientIdFile" {
+                oauth["clientId"] = Value::Null;
+                oauth[name] = json!("/id");
+            }
+            json!({ "mechanism": "OAUTHBEARER", "oauth": oauth })
+        }
+        _ => {
+            let who = match name {
+                "usernameFile" => json!("/user"),
+                _ => Value::Null,
+            };
+            let user = if who.is_null() {
+                json!("hapax")
+            } else {
+                Value::Null
+            };
+            json!({
+                "mechanism": "SCRAM-SHA-256",
+                "username": user,
+                "usernameFile": who,
+                "passwordFile": "/password",
+            })
+        }
+    };
+    says
+}
+
 /// The same with another value for one key.
 fn with(says: &Value, key: &str, value: &Value) -> Value {
     let mut says = says.clone();
@@ -249,6 +290,7 @@ fn another(key: &Key) -> Value {
         Kind::Listen => json!("127.0.0.1:29000"),
         Kind::Ports => json!("30000-30010"),
         Kind::Host => json!("gateway.example"),
+        Kind::Text => json!("https://other.example/token"),
         Kind::Directory => json!("/nowhere/at/all"),
         Kind::File => json!("/nowhere/at/all.pem"),
         Kind::Slots => json!({ "1": 19_100 }),
@@ -268,7 +310,11 @@ fn another(key: &Key) -> Value {
 fn every_key_takes_effect_or_is_refused_by_name_and_then_nothing_changes() {
     for key in KEYS {
         let needs_files = matches!(key.kind, Kind::File) || key.path == "upstream.tls.serverName";
-        let says = if needs_files { secured() } else { plain() };
+        let says = match key.path {
+            path if path.starts_with("upstream.sasl.") => logged_in(path),
+            _ if needs_files => secured(),
+            _ => plain(),
+        };
         let mut process = Process::new(&says, &[]);
         let before = process.shared.current().settings.to_json();
         // A change that could be used does not come through beside one that cannot.

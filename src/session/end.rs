@@ -8,6 +8,7 @@ use super::settle::Sent;
 use super::told::{Matter, several};
 use crate::ids::NodeId;
 use crate::metrics::{DisconnectCause, Limit, Side};
+use crate::sasl::LoginError;
 use crate::timers::timeout;
 use crate::tls::HandshakeError;
 use crate::upstream::of_upstream;
@@ -63,6 +64,10 @@ pub(super) enum End {
     Cut,
     #[error("the broker of the client's port is known by now, and it is not this one")]
     Misled,
+    #[error("hapax is not logged in to the broker any more: {0}")]
+    LoggedOut(LoginError),
+    #[error("hapax logs in to the brokers as another user by now")]
+    Renamed,
 }
 
 impl End {
@@ -83,7 +88,9 @@ impl End {
             | Self::UpstreamLost(_)
             | Self::UpstreamSilent(_)
             | Self::Unpaired(_)
-            | Self::Misled => Side::Upstream,
+            | Self::Misled
+            | Self::LoggedOut(_)
+            | Self::Renamed => Side::Upstream,
         }
     }
 
@@ -103,7 +110,9 @@ impl End {
             Self::UpstreamClosed
             | Self::UpstreamLost(_)
             | Self::UpstreamSilent(_)
-            | Self::Misled => DisconnectCause::Upstream,
+            | Self::Misled
+            | Self::LoggedOut(_)
+            | Self::Renamed => DisconnectCause::Upstream,
             Self::Frame(..)
             | Self::Stranger(..)
             | Self::Malformed(..)
@@ -262,8 +271,10 @@ impl Session {
             | End::ClientLost(_)
             | End::Idle(_)
             | End::Misled
+            | End::Renamed
             | End::Drained
             | End::Cut => None,
+            End::LoggedOut(_) => Some(Matter::Login(self.node)),
             End::UpstreamClosed | End::UpstreamLost(_) if unanswered == 0 => None,
             End::UpstreamClosed | End::UpstreamLost(_) | End::UpstreamSilent(_) => {
                 Some(Matter::BrokerLost(self.node))

@@ -50,6 +50,15 @@ impl Authentication {
         }
     }
 
+    /// The client of a session on which hapax has logged in itself: to the
+    /// broker all of them are that one user.
+    pub(super) fn of_hapax(loopback: bool, user: Identity) -> Self {
+        Self {
+            stage: Stage::Proven(user),
+            loopback,
+        }
+    }
+
     /// A SaslHandshake request went out.
     pub(super) fn handshake(&mut self, mechanism: &str, version: i16) {
         self.stage = Stage::Asked {

@@ -13,14 +13,15 @@ const TOPICS_AT_A_TIME: usize = 50;
 const WITH_IDS: i16 = 10;
 
 impl Shared {
-    /// Asks a bootstrap server. One that wants SASL tells nobody else.
+    /// Asks a bootstrap server. One that wants SASL tells nobody else, and hapax
+    /// only where it logs in itself.
     ///
     /// # Errors
     ///
     /// Where no sound answer comes in time; what was learned by then stays.
     pub async fn introduce(&self, topics: &[String]) -> Result<(), ProbeError> {
         let upstream = self.dial(&self.brokers.bootstrap()).await?;
-        let mut broker = Conversation::new(upstream, self.current().timeouts.connect);
+        let mut broker = Conversation::new(upstream.stream, self.current().timeouts.connect);
         let offered = broker.api_versions().await?;
         let offered = offered.iter().find(|api| api.api_key == api::METADATA);
         let Some(version) = offered.map(|api| api.max.min(metadata::NEWEST)) else {

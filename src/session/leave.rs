@@ -12,7 +12,6 @@
 //! broker has seen nothing of that.
 
 use super::end::End;
-use super::pipeline::Reply;
 use super::route::{PREFIX, RequestStage};
 use super::topics::TopicCache;
 use super::{BUFFER, Session, poll_read};
@@ -108,8 +107,7 @@ impl Session {
 
     /// Counts the requests that get no answer.
     pub(super) fn count_cut(&self) {
-        let own = |reply: &Reply| matches!(reply, Reply::ReadBack);
-        let owed = self.pipeline.iter().filter(|owed| !own(&owed.reply));
+        let owed = self.pipeline.iter().filter(|owed| !owed.reply.is_own());
         // One whose answer has begun, or waits for the log, is not owed any more.
         let begun = usize::from(!self.reply.at_head());
         let waiting = match self.request {

@@ -8,6 +8,8 @@ pub(super) struct Moment(u64);
 
 impl Moment {
     pub(super) const START: Self = Self(0);
+    /// Later than anything.
+    pub(super) const NEVER: Self = Self(u64::MAX);
 
     /// The moment at which the ledger has this age.
     pub(super) fn of_age(age: Duration) -> Self {

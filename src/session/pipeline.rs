@@ -34,6 +34,15 @@ pub(super) enum Reply {
     Ready(Bytes),
     /// It answers a question of hapax's own, and no client gets it.
     ReadBack,
+    /// It answers a login of hapax's own, and no client gets it.
+    Login,
+}
+
+impl Reply {
+    /// Whether no client waits for it.
+    pub(super) fn is_own(&self) -> bool {
+        matches!(self, Self::ReadBack | Self::Login)
+    }
 }
 
 /// A request that has not been answered.

@@ -294,6 +294,10 @@ impl Session {
                 self.answer_came(owed, frame);
                 return Ok(Some(Bytes::new()));
             }
+            Reply::Login => {
+                self.login_answered(owed, frame)?;
+                return Ok(Some(Bytes::new()));
+            }
             Reply::Addresses => (true, self.rewritten(api_key, version, frame)?),
             Reply::ApiVersions => {
                 let mut copy = frame.to_vec();
@@ -406,7 +410,8 @@ fn needs_whole(owed: &Owed, len: usize) -> bool {
         | Reply::Produce(_)
         | Reply::Insight(_)
         | Reply::Handshake
-        | Reply::Authenticate => true,
+        | Reply::Authenticate
+        | Reply::Login => true,
     }
 }
 

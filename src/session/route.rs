@@ -7,7 +7,7 @@ use super::splice::RUN_MIN;
 use super::{Blocked, Door, FIRST_PART, Session};
 use crate::metrics::{BadFrame, Limit, Side};
 use crate::wire::header::{self, RequestHead};
-use crate::wire::{WireError, addresses, api, api_versions, frame, sasl, transactions};
+use crate::wire::{WireError, addresses, api, api_versions, frame, login, sasl, transactions};
 use bytes::Bytes;
 use std::task::Waker;
 
@@ -18,6 +18,8 @@ use super::produce::Streamed;
 const READ_WHOLE_MAX: usize = 1024 * 1024;
 /// Bytes of a name that a client has chosen which are kept, to be shown.
 pub(super) const NAME_KEPT_MAX: usize = 512;
+/// What a client is told that wants to log in where hapax does so itself.
+const LOGS_IN_ITSELF: &str = "hapax logs in to the brokers itself: set security.protocol to PLAINTEXT, or to SSL where hapax speaks TLS";
 /// Bytes of the length before a frame.
 pub(super) const PREFIX: usize = 4;
 
@@ -162,6 +164,10 @@ impl Session {
                 return Err(End::Misled);
             }
             self.blocked = Some(Blocked::Full);
+            return Ok(false);
+        }
+        if self.now >= self.renew_at && self.must_renew() {
+            self.blocked = Some(Blocked::Login);
             return Ok(false);
         }
         let frame = Frame {
@@ -324,6 +330,9 @@ impl Session {
         frame: Frame<'_>,
         head: RequestHead,
     ) -> Result<bool, End> {
+        if self.shared.sasl.is_on() {
+            return self.refuse_login(pass, frame, head);
+        }
         if !frame.whole() {
             return Ok(self.want_or_pass(pass, frame, head));
         }
@@ -347,6 +356,31 @@ impl Session {
         };
         self.prove();
         Ok(self.forward(pass, frame, head, reply))
+    }
+
+    /// Answers a client that wants to log in where hapax does so itself. The
+    /// broker, to whom the client would be hapax, hears nothing of it: it would
+    /// take a login for a change of users, and close.
+    fn refuse_login(
+        &mut self,
+        pass: &mut Pass<'_>,
+        frame: Frame<'_>,
+        head: RequestHead,
+    ) -> Result<bool, End> {
+        let (id, version) = (head.correlation_id, head.api_version);
+        let answer = match (head.api_key, version) {
+            (api::SASL_HANDSHAKE, 0..=1) => login::no_sasl(id),
+            (api::SASL_AUTHENTICATE, 0..=login::AUTHENTICATE) => {
+                login::no_token(version, id, LOGS_IN_ITSELF)
+            }
+            (key, version) => {
+                let api = api::name(key);
+                return Err(End::UnknownVersion { api, version });
+            }
+        };
+        let client_id = self.info.client_id.get().map(|id| &**id);
+        self.shared.logs_in_itself(self.info.client, client_id);
+        Ok(self.answer_here(pass, frame, head, answer))
     }
 
     fn route_insight(

@@ -5,14 +5,17 @@ use crate::events::Events;
 use crate::ids::{NodeId, TopicKey};
 use crate::ledger::{Identity, Ledger, Realm};
 use crate::memory::{self, Budget, Division};
-use crate::metrics::{BadFrame, ConnectError, DisconnectCause, Limit, Metrics, Presence, Side};
+use crate::metrics::{
+    self, BadFrame, ConnectError, DisconnectCause, Limit, Metrics, Presence, Side,
+};
+use crate::sasl::{LoginError, Sasl};
 use crate::session::end::End;
 use crate::session::leave::Stage;
 use crate::session::told::{Matter, Told, several};
 use crate::timers::timeout;
 use crate::tls::{HandshakeError, LoadError, Reason, Stream, Tls};
 use crate::upstream::{
-    Backoff, Broker, Brokers, DialError, Dialler, Learned, Own, ProbeError, Target, ask,
+    Backoff, Broker, Brokers, DialError, Dialled, Dialler, Learned, Own, ProbeError, Target, ask,
 };
 use crate::window::Time;
 use crate::wire::frame::{FrameError, Stranger};
@@ -79,6 +82,8 @@ pub struct Shared {
     connection_bytes: usize,
     /// How many of them fit.
     connections_fit: usize,
+    /// What hapax logs in to brokers by, where it does so itself.
+    pub sasl: Sasl,
     sessions_made: AtomicU64,
     /// Bytes of unfinished requests that sessions have set out to collect.
     collected: AtomicUsize,
@@ -128,7 +133,7 @@ impl Shared {
         metrics: Arc<Metrics>,
         events: Arc<Events>,
         own: Own,
-        tls: Tls,
+        (tls, sasl): (Tls, Sasl),
     ) -> Self {
         let division = division(&config);
         let secured = [tls.is_for_clients(), tls.is_for_brokers()];
@@ -150,6 +155,7 @@ impl Shared {
             sessions: DashMap::new(),
             own,
             tls,
+            sasl,
             sessions_made: AtomicU64::new(0),
             collected: AtomicUsize::new(0),
             reachable: AtomicBool::new(false),
@@ -337,7 +343,7 @@ impl Shared {
     /// # Errors
     ///
     /// Those of [`Dialler::dial`], or that it is left alone.
-    pub(super) async fn dial_for_client(&self, target: &Target) -> Result<Stream, DialError> {
+    pub(super) async fn dial_for_client(&self, target: &Target) -> Result<Dialled, DialError> {
         let config = self.current().backoff;
         let leave = self.backoff.leave(target, config, Instant::now());
         let attempt = leave.map_err(DialError::LeftAlone)?;
@@ -354,14 +360,20 @@ impl Shared {
     /// # Errors
     ///
     /// Those of [`Dialler::dial`].
-    pub async fn dial(&self, target: &Target) -> Result<Stream, DialError> {
+    pub async fn dial(&self, target: &Target) -> Result<Dialled, DialError> {
         let config = self.current();
         let dialler = Dialler {
             timeouts: &config.timeouts,
             own: &self.own,
             tls: &self.tls,
+            sasl: &self.sasl,
         };
         let dialled = dialler.dial(target).await;
+        match &dialled {
+            Ok((_, Dialled { login: Some(_), .. })) => self.logged_in(metrics::Login::Ok),
+            Err(DialError::Login { error, .. }) => self.not_logged_in(error),
+            Ok(_) | Err(_) => {}
+        }
         match (target.node, &dialled) {
             (None, Err(_)) => self.found(false),
             // Whether what took the connection is a Kafka, the probe finds out.
@@ -372,7 +384,31 @@ impl Shared {
         if dialled.is_ok() {
             self.backoff.reached(target);
         }
-        dialled.map(|(_, stream)| stream)
+        dialled.map(|(_, dialled)| dialled)
+    }
+
+    pub(super) fn logged_in(&self, how: metrics::Login) {
+        self.metrics.upstream_logins.with(how).inc();
+    }
+
+    pub(super) fn not_logged_in(&self, error: &LoginError) {
+        self.logged_in(match error {
+            LoginError::Refused { .. } | LoginError::Mechanism { .. } | LoginError::Scram(_) => {
+                metrics::Login::Refused
+            }
+            _ => metrics::Login::Failed,
+        });
+    }
+
+    /// A client wants to log in where hapax does that itself.
+    pub(super) fn logs_in_itself(&self, client: SocketAddr, client_id: Option<&str>) {
+        if let Some(repeated) = self.may_tell(Matter::ClientLogin(client.ip())) {
+            let repeated = several(repeated);
+            tracing::warn!(
+                %client, client_id, repeated,
+                "a client wants to log in, and hapax logs in to the brokers itself (upstream.sasl.mechanism): set its security.protocol to PLAINTEXT, or to SSL where it says SASL_SSL; client refused with error 34"
+            );
+        }
     }
 
     /// Asks the upstream whether it is there, unless a client's connection
@@ -389,7 +425,7 @@ impl Shared {
             return Ok(());
         }
         let asked = match self.dial(&self.brokers.bootstrap()).await {
-            Ok(upstream) => ask(upstream, self.current().timeouts.connect).await,
+            Ok(upstream) => ask(upstream.stream, self.current().timeouts.connect).await,
             Err(error) => Err(error.into()),
         };
         self.found(asked.is_ok());
@@ -424,6 +460,7 @@ impl Shared {
             DialError::Loop { .. } => ConnectError::Loop,
             DialError::Tls { .. } | DialError::TlsTimeout { .. } => ConnectError::Tls,
             DialError::LeftAlone(_) => ConnectError::LeftAlone,
+            DialError::Login { .. } => ConnectError::Sasl,
             DialError::Connect { .. } | DialError::Nothing => ConnectError::Other,
         };
         self.metrics.upstream_connect_errors.with(cause).inc();
@@ -445,7 +482,9 @@ impl Shared {
             }
             let advice = match error {
                 // The reason says it.
-                DialError::Tls { .. } | DialError::TlsTimeout { .. } => String::new(),
+                DialError::Tls { .. } | DialError::TlsTimeout { .. } | DialError::Login { .. } => {
+                    String::new()
+                }
                 _ => self.advice(target),
             };
             tracing::error!(

@@ -33,6 +33,10 @@ pub(super) enum Matter {
     ClientStranger(IpAddr, Stranger),
     /// There is no TLS with a client.
     ClientTls(IpAddr),
+    /// A client wants to log in where hapax does that itself.
+    ClientLogin(IpAddr),
+    /// hapax is not logged in any more.
+    Login(Option<NodeId>),
     /// A client does not do what a policy of the topic requires.
     Policy(IpAddr, Option<TopicKey>),
     /// There are too many connections.
@@ -80,7 +84,11 @@ impl Matter {
             | Self::NoMemory
             | Self::NotTakenOver
             | Self::OtherCluster => 1,
-            Self::BrokerLost(_) | Self::Policy(..) | Self::ClientTls(_) => 3,
+            Self::BrokerLost(_)
+            | Self::Policy(..)
+            | Self::ClientTls(_)
+            | Self::ClientLogin(_)
+            | Self::Login(_) => 3,
             Self::BrokerSpeech(_) | Self::ClientSpeech(_) | Self::NoPort => 10,
         }
     }

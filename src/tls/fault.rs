@@ -15,6 +15,8 @@ pub(super) enum Peer {
         /// Whether hapax has a certificate to show it.
         is_shown_ours: bool,
     },
+    /// Another server, by name, and the key of the CAs that it has to be of.
+    Server(Arc<str>, &'static str),
 }
 
 /// Why there is no TLS with a peer, or none any more.
@@ -158,6 +160,7 @@ impl HandshakeError {
                 of_broker(name, &Reason::WantsCertificate)
             }
             Peer::Broker { name, .. } => of_broker(name, &self.reason),
+            Peer::Server(name, key) => of_server(name, key, &self.reason),
             Peer::Client => of_client(&self.reason),
         }
     }
@@ -217,6 +220,33 @@ fn of_broker(name: &str, reason: &Reason) -> String {
         Reason::HungUp => {
             "it hung up in the middle of the TLS handshake: is the listener PLAINTEXT (then set upstream.tls.enabled to false), or does it want a certificate (upstream.tls.certFile)?".to_owned()
         }
+        Reason::Other(what) => format!("TLS with it failed: {what}"),
+    }
+}
+
+fn of_server(name: &str, ca_key: &str, reason: &Reason) -> String {
+    match reason {
+        Reason::UnknownCa => format!(
+            "its certificate does not come from a CA that hapax believes: set {ca_key} to its CA"
+        ),
+        Reason::WrongName(presented) => format!(
+            "its certificate is not for {name}, but for {}",
+            match presented.as_slice() {
+                [] => "no name at all (it has no subjectAltName)".to_owned(),
+                names => names.join(", "),
+            }
+        ),
+        Reason::NoName => format!("{name} is no name that a certificate can be for"),
+        Reason::CaItself | Reason::Expired(_) | Reason::NotYetValid(_) => of_broker(name, reason),
+        Reason::NoCertificate => "it shows no certificate".to_owned(),
+        Reason::WantsCertificate | Reason::RefusesOurs(_) => {
+            "it wants a certificate, and hapax has none for it".to_owned()
+        }
+        Reason::NothingInCommon(what) => format!(
+            "it has no TLS in common with hapax, which speaks 1.2 and 1.3 with AES-GCM and ChaCha20 ({what})"
+        ),
+        Reason::NotTls => "what it says is no TLS: is it http, or another port?".to_owned(),
+        Reason::HungUp => "it hung up in the middle of the TLS handshake".to_owned(),
         Reason::Other(what) => format!("TLS with it failed: {what}"),
     }
 }

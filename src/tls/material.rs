@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, Error, InconsistentKeys, RootCertStore, ServerConfig};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What a side's connections are made with.
@@ -65,9 +65,11 @@ pub enum LoadError {
     },
     /// There is no CA to trust.
     #[error(
-        "upstream.tls.enabled is set, and this system has no CA certificates{because}: set upstream.tls.caFile to those that the brokers' certificates come from"
+        "TLS is to be spoken, and this system has no CA certificates{because}: set {key} to those that the other side's certificate comes from"
     )]
     NoRoots {
+        /// The configuration key.
+        key: &'static str,
         /// What kept them from being read.
         because: String,
     },
@@ -151,9 +153,37 @@ enum Believed {
     File(Vec<u8>),
 }
 
+impl Believed {
+    fn read(key: &'static str, ca_file: Option<&Path>) -> Result<Self, LoadError> {
+        Ok(match ca_file {
+            Some(path) => Self::File(files::certificates(path).map_err(named(key, path))?),
+            None => Self::System(of_system(key)?),
+        })
+    }
+}
+
+/// CAs alone, in a file that a configuration key names or in the system.
+pub(super) struct Authorities {
+    pub(super) key: &'static str,
+    pub(super) ca_file: Option<PathBuf>,
+}
+
+impl Sources<ClientConfig> for Authorities {
+    fn read(&self) -> Result<impl Bytes<ClientConfig>, LoadError> {
+        let ca_file = self.ca_file.as_deref();
+        Ok(UpstreamBytes {
+            ca_key: self.key,
+            ca_file,
+            believed: Believed::read(self.key, ca_file)?,
+            own: None,
+        })
+    }
+}
+
 /// What the files of the upstream side say.
 struct UpstreamBytes<'f> {
-    files: &'f UpstreamTls,
+    ca_key: &'static str,
+    ca_file: Option<&'f Path>,
     believed: Believed,
     own: Option<Own>,
 }
@@ -163,15 +193,14 @@ const CLIENT_CA_FILE: &str = "listen.tls.clientCaFile";
 
 impl Sources<ClientConfig> for UpstreamTls {
     fn read(&self) -> Result<impl Bytes<ClientConfig>, LoadError> {
-        let believed = match &self.ca_file {
-            Some(path) => Believed::File(files::certificates(path).map_err(named(CA_FILE, path))?),
-            None => Believed::System(of_system()?),
-        };
+        let ca_file = self.ca_file.as_deref();
+        let believed = Believed::read(CA_FILE, ca_file)?;
         let keys = ["upstream.tls.certFile", "upstream.tls.keyFile"];
         let own = self.certificate.as_ref();
         let own = own.map(|files| Own::read(files, keys)).transpose()?;
         Ok(UpstreamBytes {
-            files: self,
+            ca_key: CA_FILE,
+            ca_file,
             believed,
             own,
         })
@@ -179,12 +208,12 @@ impl Sources<ClientConfig> for UpstreamTls {
 }
 
 /// The CAs that this system trusts.
-fn of_system() -> Result<Vec<CertificateDer<'static>>, LoadError> {
+fn of_system(key: &'static str) -> Result<Vec<CertificateDer<'static>>, LoadError> {
     let found = rustls_native_certs::load_native_certs();
     if found.certs.is_empty() {
         let because = found.errors.first();
         let because = because.map_or_else(String::new, |error| format!(" ({error})"));
-        return Err(LoadError::NoRoots { because });
+        return Err(LoadError::NoRoots { key, because });
     }
     Ok(found.certs)
 }
@@ -204,8 +233,8 @@ impl Bytes<ClientConfig> for UpstreamBytes<'_> {
 
     fn build(self) -> Result<Material<ClientConfig>, LoadError> {
         let digest = self.digest();
-        let roots = match (self.believed, &self.files.ca_file) {
-            (Believed::File(bytes), Some(path)) => roots(CA_FILE, path, &bytes)?,
+        let roots = match (self.believed, self.ca_file) {
+            (Believed::File(bytes), Some(path)) => roots(self.ca_key, path, &bytes)?,
             (Believed::System(certificates), _) => {
                 let mut roots = RootCertStore::empty();
                 // Some systems have a few that nobody can use.

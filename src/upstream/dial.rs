@@ -1,8 +1,10 @@
 //! Connecting to a broker.
 
+use super::login::{Login, log_in};
 use super::race::Race;
 use super::{Own, Target};
 use crate::config::{HostPort, Timeouts};
+use crate::sasl::{LoginError, Sasl};
 use crate::socket;
 use crate::timers::timeout;
 use crate::tls::{HandshakeError, Stream, Tls};
@@ -75,12 +77,25 @@ pub enum DialError {
     /// It could not be reached just now, so it is not tried for everybody.
     #[error("could not be reached just now, and is tried again in {0:?}")]
     LeftAlone(Duration),
+    /// It is reached, and hapax is not logged in.
+    #[error("{address} is reached, but {error}")]
+    Login {
+        /// What was dialled.
+        address: HostPort,
+        /// Why.
+        error: LoginError,
+    },
     /// There was nothing to dial.
     #[error("no address to connect to")]
     Nothing,
 }
 
 impl DialError {
+    /// Whether no other address is worth a try.
+    fn is_final(&self) -> bool {
+        matches!(self, Self::Login { error, .. } if error.is_final())
+    }
+
     /// What there is to connect to has refused, or there is nothing.
     fn connect(address: &HostPort, source: io::Error) -> Self {
         let address = address.clone();
@@ -100,6 +115,16 @@ pub struct Dialler<'a> {
     pub own: &'a Own,
     /// How to speak.
     pub tls: &'a Tls,
+    /// By what to log in.
+    pub sasl: &'a Sasl,
+}
+
+/// A connection to a broker on which a client may speak.
+pub struct Dialled {
+    /// The connection.
+    pub stream: Stream,
+    /// As whom hapax is logged in there, where it does so itself.
+    pub login: Option<Login>,
 }
 
 impl Dialler<'_> {
@@ -108,8 +133,9 @@ impl Dialler<'_> {
     ///
     /// # Errors
     ///
-    /// The last failure, or that one of the addresses is hapax itself.
-    pub async fn dial(self, target: &Target) -> Result<(HostPort, Stream), DialError> {
+    /// The last failure, that one of the addresses is hapax itself, or that the
+    /// login was refused.
+    pub async fn dial(self, target: &Target) -> Result<(HostPort, Dialled), DialError> {
         let names = target.addresses.iter().cloned();
         let mut race = Race::new(names, self.timeouts.connect, self.own);
         let mut worst = DialError::Nothing;
@@ -118,8 +144,9 @@ impl Dialler<'_> {
                 Ok((address, stream)) => {
                     let host = target.advertised_host.as_ref().unwrap_or(&address.host);
                     self.prepare(&stream);
-                    match self.secure(stream, &address, host).await {
-                        Ok(stream) => return Ok((address, stream)),
+                    match self.welcomed(stream, &address, host).await {
+                        Ok(dialled) => return Ok((address, dialled)),
+                        Err(error) if error.is_final() => return Err(error),
                         Err(error) => error,
                     }
                 }
@@ -136,6 +163,27 @@ impl Dialler<'_> {
         if let Err(error) = socket::prepare(stream, self.timeouts.keep_alive) {
             tracing::debug!(%error, "cannot set what every connection is set to, upstream");
         }
+    }
+
+    /// Speaks as it is configured, and logs in where that is.
+    async fn welcomed(
+        self,
+        stream: TcpStream,
+        address: &HostPort,
+        host: &str,
+    ) -> Result<Dialled, DialError> {
+        let stream = self.secure(stream, address, host).await?;
+        if !self.sasl.is_on() {
+            let login = None;
+            return Ok(Dialled { stream, login });
+        }
+        let logged_in = log_in(stream, self.sasl, self.timeouts.sasl).await;
+        let (stream, login) = logged_in.map_err(|error| DialError::Login {
+            address: address.clone(),
+            error,
+        })?;
+        let login = Some(login);
+        Ok(Dialled { stream, login })
     }
 
     /// Speaks TLS on a connection, where that is configured, to whoever has a

@@ -180,6 +180,18 @@ impl Conversation {
         }
     }
 
+    /// The connection, between two requests.
+    pub(super) fn into_stream(self) -> Stream {
+        self.broker
+    }
+
+    /// The answer to a whole frame of the caller's.
+    pub(super) async fn answer(&mut self, frame: &[u8]) -> Result<Vec<u8>, ProbeError> {
+        timeout(self.patience, self.exchange(frame))
+            .await
+            .unwrap_or(Err(ProbeError::Silent(self.patience)))
+    }
+
     /// The versions that the broker has of each api; asked for in the oldest
     /// version, which every broker knows.
     ///
@@ -244,9 +256,7 @@ impl Conversation {
     async fn ask<R: Request>(&mut self, version: i16, request: &R) -> Result<Vec<u8>, ProbeError> {
         let frame = encode(version, self.asked, request);
         self.asked += 1;
-        timeout(self.patience, self.exchange(&frame))
-            .await
-            .unwrap_or(Err(ProbeError::Silent(self.patience)))
+        self.answer(&frame).await
     }
 
     async fn exchange(&mut self, frame: &[u8]) -> Result<Vec<u8>, ProbeError> {

@@ -146,7 +146,7 @@ pub fn list_request(
 }
 
 /// Four bytes for the length, then the header of a request.
-fn head(api_key: i16, version: i16, correlation_id: i32) -> Vec<u8> {
+pub(super) fn head(api_key: i16, version: i16, correlation_id: i32) -> Vec<u8> {
     let mut out = Vec::with_capacity(128);
     out.extend([0; 4]);
     out.extend(api_key.to_be_bytes());

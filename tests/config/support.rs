@@ -102,6 +102,11 @@ pub fn samples(key: &Key) -> [Sample; 3] {
             ("null", "\"null\""),
             ("flag.internal", "flag.internal"),
         ],
+        Kind::Text => [
+            ("of the file", "\"of the file\""),
+            ("null", "\"null\""),
+            ("of the flag", "\"of the flag\""),
+        ],
         Kind::Directory => [
             ("file/state", "file/state"),
             ("/var/lib/hapax", "\"/var/lib/hapax\""),

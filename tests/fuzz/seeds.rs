@@ -151,6 +151,8 @@ fn sasl() -> Vec<Vec<u8>> {
         b"\x00\x02y,a=a=2Cb=3D,n=a=2Cb=3D,r=1,x=y".to_vec(),
         b"\x00\x03n,,\x01auth=Bearer x\x01\x01".to_vec(),
         b"\x00\x04\x60\x82\x02\x03".to_vec(),
+        b"\x00\x01r=nonce+more,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".to_vec(),
+        b"\x00\x01v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=".to_vec(),
     ];
     all.extend(
         golden("SaslHandshakeRequest")

@@ -37,6 +37,8 @@ mod line;
 #[cfg(test)]
 mod listeners;
 #[cfg(test)]
+mod login;
+#[cfg(test)]
 mod lost_acks;
 #[cfg(test)]
 #[allow(dead_code, reason = "the tests of security use it too")]

@@ -1,6 +1,7 @@
 //! Where Kafka has forgotten what it wrote, the log answers: a clean restart
 //! (hole B3) and records older than the producer's expiry (hole C2).
 
+use std::fs;
 use std::io::Write as _;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -81,25 +82,50 @@ struct Setting {
     cluster: Cluster,
     line: Lossy,
     hapax: Option<Hapax>,
-    login: bool,
+    login: Login,
+    /// As long as hapax may look at it.
+    _password: tempfile::NamedTempFile,
+}
+
+/// Who logs in to the broker.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Login {
+    Nobody,
+    /// The client, as bob.
+    Client,
+    /// hapax, as bob, with the password in a file; on the way direct the client.
+    Hapax,
 }
 
 impl Setting {
-    fn new(options: Options, route: Route, login: bool) -> Self {
+    fn new(options: Options, route: Route, login: Login) -> Self {
         let cluster = Cluster::start(options);
-        let broker = if login {
-            cluster.sasl_bootstrap()
-        } else {
-            cluster.bootstrap()
+        let broker = match login {
+            Login::Nobody => cluster.bootstrap(),
+            Login::Client | Login::Hapax => cluster.sasl_bootstrap(),
         };
         let line = Lossy::to(broker);
-        let upstream = ["--upstream", &line.address];
-        let hapax = (route == Route::Hapax).then(|| Hapax::start(&upstream));
+        let password = tempfile::NamedTempFile::new().expect("a temporary file");
+        fs::write(password.path(), "bob-secret").expect("it is ours");
+        let file = format!(
+            "--upstream-sasl-password-file={}",
+            password.path().display()
+        );
+        let mut flags = vec!["--upstream", &line.address];
+        if login == Login::Hapax {
+            flags.extend([
+                "--upstream-sasl-mechanism=PLAIN",
+                "--upstream-sasl-username=bob",
+            ]);
+            flags.push(&file);
+        }
+        let hapax = (route == Route::Hapax).then(|| Hapax::start(&flags));
         Self {
             cluster,
             line,
             hapax,
             login,
+            _password: password,
         }
     }
 
@@ -107,7 +133,8 @@ impl Setting {
         let hapax = self.hapax.as_ref();
         let mut client =
             Connection::open(&hapax.map_or_else(|| self.line.address.clone(), Hapax::bootstrap));
-        if self.login {
+        let itself = self.login == Login::Hapax && self.hapax.is_some();
+        if self.login != Login::Nobody && !itself {
             let mechanism = StrBytes::from_static_str("PLAIN");
             let request = SaslHandshakeRequest::default().with_mechanism(mechanism);
             assert_eq!(client.call(1, &request).error_code, 0);
@@ -168,7 +195,7 @@ fn retry_after_a_clean_restart(setting: &Setting, topic: &str) -> (i16, i64, usi
 #[test]
 fn the_second_last_batch_is_answered_from_the_log_after_a_clean_restart() {
     for route in routes() {
-        let setting = Setting::new(Options::default(), route, false);
+        let setting = Setting::new(Options::default(), route, Login::Nobody);
         let topic = setting.cluster.create_topic("restart", 1);
         let (code, offset, log) = retry_after_a_clean_restart(&setting, &topic);
         assert_eq!(log, 3, "nothing is written twice");
@@ -193,9 +220,9 @@ fn whose_user_may_not_read_is_told_what_kafka_tells() {
             properties: ONLY_WHO_MAY.to_owned(),
             ..Options::default()
         };
-        let setting = Setting::new(options, route, true);
+        let setting = Setting::new(options, route, Login::Client);
         let topic = setting.cluster.create_topic("write-only", 1);
-        allow_bob(&setting.cluster, &topic);
+        allow_bob(&setting.cluster, &topic, &[WRITE, DESCRIBE]);
         let (code, _, log) = retry_after_a_clean_restart(&setting, &topic);
         assert_eq!(code, OUT_OF_ORDER_SEQUENCE_NUMBER, "{route:?}");
         assert_eq!(log, 3);
@@ -206,22 +233,55 @@ fn whose_user_may_not_read_is_told_what_kafka_tells() {
     }
 }
 
-/// Bob may write to the topic, and do nothing else with it.
-fn allow_bob(cluster: &Cluster, topic: &str) {
-    const WRITE: i8 = 4;
-    const DESCRIBE: i8 = 8;
+/// The log is read over the producer's connection, so as whoever hapax has
+/// logged in as there.
+#[test]
+fn where_hapax_logs_in_its_own_user_reads_the_log() {
+    for (route, operations) in routes().into_iter().flat_map(|route| {
+        [
+            (route, &[WRITE, DESCRIBE][..]),
+            (route, &[WRITE, DESCRIBE, READ]),
+        ]
+    }) {
+        let options = Options {
+            properties: ONLY_WHO_MAY.to_owned(),
+            ..Options::default()
+        };
+        let setting = Setting::new(options, route, Login::Hapax);
+        let topic = setting.cluster.create_topic("of-hapax", 1);
+        allow_bob(&setting.cluster, &topic, operations);
+        let (code, offset, log) = retry_after_a_clean_restart(&setting, &topic);
+        assert_eq!(log, 3);
+        if route == Route::Hapax && operations.contains(&READ) {
+            assert_eq!((code, offset), (0, 1));
+            assert_eq!(setting.resolves("found"), 1.0);
+        } else {
+            assert_eq!(
+                code, OUT_OF_ORDER_SEQUENCE_NUMBER,
+                "{route:?} {operations:?}"
+            );
+        }
+    }
+}
+
+const READ: i8 = 3;
+const WRITE: i8 = 4;
+const DESCRIBE: i8 = 8;
+
+/// Bob may do this with the topic, and nothing else.
+fn allow_bob(cluster: &Cluster, topic: &str, operations: &[i8]) {
     let text = |text: &str| StrBytes::from_string(text.to_owned());
-    let creations = [WRITE, DESCRIBE].map(|operation| {
+    let creations = operations.iter().map(|operation| {
         AclCreation::default()
             .with_resource_type(2)
             .with_resource_name(text(topic))
             .with_resource_pattern_type(3)
             .with_principal(text("User:bob"))
             .with_host(text("*"))
-            .with_operation(operation)
+            .with_operation(*operation)
             .with_permission_type(3)
     });
-    let request = CreateAclsRequest::default().with_creations(creations.to_vec());
+    let request = CreateAclsRequest::default().with_creations(creations.collect());
     let response = cluster.connect(0).call(3, &request);
     for result in response.results {
         assert_eq!(result.error_code, 0, "{:?}", result.error_message);
@@ -235,7 +295,7 @@ fn a_lost_batch_with_old_timestamps_is_written_once_though_its_producer_has_expi
             fast_pid: true,
             ..Options::default()
         };
-        let setting = Setting::new(options, route, false);
+        let setting = Setting::new(options, route, Login::Nobody);
         let topic = setting.cluster.create_topic("yesterday", 1);
         let yesterday = now_ms() - 26 * 3600 * 1000;
         let mut client = setting.connect();

@@ -71,6 +71,8 @@ impl Target {
     /// # Panics
     /// Where hapax does what it must not.
     pub fn run(&self, input: &[u8], allocator: &PeakAlloc) {
+        // What is made once for each thread is no cost of an input.
+        window::rules();
         allocator.reset_peak_usage();
         let before = allocator.current_usage();
         (self.run)(input);

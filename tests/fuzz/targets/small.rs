@@ -5,7 +5,7 @@ use hapax::ids::{Epoch, Sequence};
 use hapax::wire::batch::{self, Batch, Odd};
 use hapax::wire::frame::{self, FrameError, Stranger};
 use hapax::wire::header;
-use hapax::wire::sasl;
+use hapax::wire::{login, sasl};
 use kafka_protocol::messages::{
     RequestHeader, ResponseHeader, SaslAuthenticateRequest, SaslHandshakeRequest,
 };
@@ -155,7 +155,14 @@ pub fn sasl(input: &[u8]) {
         }
         assert!(token.len() < bytes.len());
     }
-    let _ = sasl::authenticate_answer(version, bytes);
+    let said = sasl::authenticate_answer(version, bytes);
+    if let Ok(answer) = login::answered(version, bytes) {
+        let is_empty = answer.token.is_empty();
+        let error = answer.error;
+        assert_eq!(said, Ok(sasl::TokenAnswer { error, is_empty }));
+        assert!(answer.token.len() + answer.message.len() < bytes.len());
+    }
+    hapax::sasl::hear(bytes);
     if sasl::looks_like_request(bytes) {
         assert!(bytes.len() >= 10 && sasl::rounds("GSSAPI").is_none());
     }
