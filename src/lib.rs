@@ -22,6 +22,7 @@ pub mod snapshot;
 pub mod timers;
 pub mod tls;
 pub mod upstream;
+pub mod users;
 pub mod window;
 pub mod wire;
 pub mod workers;

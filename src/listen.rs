@@ -11,11 +11,12 @@ use crate::events::Events;
 use crate::ledger::Ledger;
 use crate::metrics::{EvictionReason, Metrics};
 use crate::ports;
-use crate::reload::{self, Certificates, ConfigFile, Reloadable, Reloader};
+use crate::reload::{self, Certificates, ConfigFile, Reloadable, Reloader, UsersFile};
 use crate::session::{Door, Shared};
 use crate::snapshot::{Keeper, Lifetime, StartError};
 use crate::tls::{LoadError, Tls};
 use crate::upstream::{Brokers, Own};
+use crate::users::{self, Users};
 use crate::window::{Mode, Rules};
 use crate::workers::{Workers, new_runtime, ticks};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -66,6 +67,9 @@ pub enum RunError {
     /// What TLS is to be spoken by cannot be used.
     #[error(transparent)]
     Tls(#[from] LoadError),
+    /// The users that clients authenticate as cannot be read.
+    #[error(transparent)]
+    Users(#[from] users::LoadError),
     /// State cannot be kept where the configuration says.
     #[error(transparent)]
     State(#[from] StartError),
@@ -125,6 +129,7 @@ async fn serve_and_reload(
 ) -> Result<Exit, RunError> {
     make_room_for_connections(config.limits.connections);
     let tls = Tls::load(&config)?;
+    let users = Users::load(&config)?;
     let admin_address = config.admin.listen;
     let bootstrap = bind(config.listen, "--listen", admin_address).await?;
     config.listen = bootstrap.local_addr()?;
@@ -138,7 +143,7 @@ async fn serve_and_reload(
     let admin_address = admin.local_addr()?;
     tracing::info!(address = %admin_address, "admin listens");
 
-    let shared = Arc::new(share_with(config, tls));
+    let shared = Arc::new(share_with(config, tls, users));
     let lifetime = Arc::new(Lifetime::default());
     let mut keeper = Keeper::start(&shared, &lifetime)?;
     let workers = Workers::start(&shared)?;
@@ -232,6 +237,9 @@ fn reloadables(shared: &Arc<Shared>) -> Vec<Box<dyn Reloadable>> {
     for certificates in Certificates::all(shared) {
         all.push(Box::new(certificates));
     }
+    if let Some(users) = UsersFile::of(shared) {
+        all.push(Box::new(users));
+    }
     all
 }
 
@@ -248,10 +256,10 @@ async fn reload_on(hang_ups: Option<Signal>, reloader: Reloader) {
 #[doc(hidden)]
 #[must_use]
 pub fn share(config: Config) -> Shared {
-    share_with(config, Tls::default())
+    share_with(config, Tls::default(), None)
 }
 
-fn share_with(config: Config, tls: Tls) -> Shared {
+fn share_with(config: Config, tls: Tls, users: Option<Users>) -> Shared {
     let sequence = &config.sequence;
     let rules = Rules {
         mode: match config.mode {
@@ -279,7 +287,7 @@ fn share_with(config: Config, tls: Tls) -> Shared {
     let ip = config.listen.ip();
     let ports = std::iter::once(config.listen.port()).chain(config.broker_ports.clone());
     let own = Own::new(ip, ports);
-    Shared::new(config, ledger, brokers, metrics, events, own, tls)
+    Shared::new(config, ledger, brokers, metrics, events, own, tls, users)
 }
 
 /// Takes connections at one port for ever.

@@ -9,6 +9,7 @@
 
 mod certificates;
 mod file;
+mod users;
 
 use crate::metrics::{Metrics, ReloadOutcome};
 use serde::Serialize;
@@ -23,6 +24,7 @@ use tokio::sync::oneshot;
 
 pub use certificates::Certificates;
 pub use file::ConfigFile;
+pub use users::UsersFile;
 
 /// How often the contents of files are looked at.
 pub const LOOK_EVERY: Duration = Duration::from_secs(10);

@@ -6,8 +6,10 @@
 //! responses) and written from there; a connection keeps only what is
 //! incomplete or what its peer does not take.
 
+mod admit;
 mod alarm;
 mod end;
+mod greeting;
 mod identity;
 mod introduce;
 mod leave;
@@ -29,10 +31,11 @@ mod topics;
 
 use crate::config::{Config, Mode};
 use crate::ids::{Epoch, NodeId, ProducerId, TopicKey};
-use crate::ledger::{Hasher, Ledger, Link, Producer, Realm};
+use crate::ledger::{Hasher, Identity, Ledger, Link, Producer, Realm};
 use crate::metrics::{Api, DisconnectCause, Outcome, Presence, Side, Tally};
 use crate::timers;
 use crate::tls::Stream;
+use crate::upstream::Target;
 use crate::window::Time;
 use alarm::Alarm;
 use end::{End, ORPHAN_PATIENCE};
@@ -199,17 +202,19 @@ async fn open(
 ) -> Option<(Box<Session>, shared::Registered)> {
     let info = Arc::new(Info::new(&client, door));
     let registered = shared::Registered::new(&shared, &info);
-    let client = match first_request(&shared, &info, client).await {
-        Ok(client) => client,
+    let client = first_request(&shared, &info, client).await;
+    let known = match client {
+        Ok(client) => authenticated(&shared, &tally, &info, client, door).await,
+        Err(cause) => Err(cause),
+    };
+    let (client, user) = match known {
+        Ok(known) => known,
         Err(cause) => {
             shared.disconnected(cause);
             return None;
         }
     };
-    let target = match door {
-        Door::Bootstrap(_) => shared.brokers.bootstrap(),
-        Door::Broker(port) => shared.brokers.target(port),
-    };
+    let target = leads_to(&shared, door);
     let dialled = tokio::select! {
         biased;
         dialled = shared.dial(&target) => dialled,
@@ -233,8 +238,35 @@ async fn open(
         }
     };
     info.connected(target.node, upstream.tcp());
-    let session = Session::new(shared, tally, info, client, upstream, target.node);
+    let session = Session::new(shared, tally, info, client, upstream, target.node, user);
     Some((Box::new(session), registered))
+}
+
+/// The broker that a port stands for.
+fn leads_to(shared: &Shared, door: Door) -> Target {
+    match door {
+        Door::Bootstrap(_) => shared.brokers.bootstrap(),
+        Door::Broker(port) => shared.brokers.target(port),
+    }
+}
+
+/// Finds out who the client is, where hapax has users of its own, and then
+/// waits for what it wants from a broker.
+async fn authenticated(
+    shared: &Arc<Shared>,
+    tally: &Tally,
+    info: &Info,
+    mut client: Stream,
+    door: Door,
+) -> Result<(Stream, Option<Identity>), DisconnectCause> {
+    let Some(users) = &shared.users else {
+        return Ok((client, None));
+    };
+    let target = leads_to(shared, door);
+    let user = admit::admit(shared, users, tally, info, &target, &mut client).await?;
+    info.set_user(&user);
+    said_something(shared, &mut client).await?;
+    Ok((client, Some(user)))
 }
 
 /// Waits until the client says something: a request, after it has come to
@@ -287,6 +319,7 @@ impl Session {
         client: Stream,
         upstream: Stream,
         node: Option<NodeId>,
+        user: Option<Identity>,
     ) -> Self {
         let advertised = shared.advertised(client.tcp());
         let runs = Runs::between(&client, &upstream);
@@ -294,7 +327,10 @@ impl Session {
             .tcp()
             .local_addr()
             .is_ok_and(|a| a.ip().to_canonical().is_loopback());
-        let authentication = Authentication::new(loopback);
+        let authentication = match user {
+            Some(user) => Authentication::settled_as(user),
+            None => Authentication::new(loopback),
+        };
         let now = now(&shared.ledger);
         let config = shared.current();
         Self {

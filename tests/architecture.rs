@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["hapax"]),
     ("lib", &["listen"]),
-    ("cli", &["config", "explain", "metrics"]),
+    ("cli", &["config", "explain", "metrics", "users"]),
     ("config", &["ids", "policy"]),
     ("logging", &["config"]),
     ("ids", &[]),
@@ -30,11 +30,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("timers", &[]),
     ("tls", &["config"]),
     ("upstream", &["config", "ids", "timers", "tls", "wire"]),
+    ("users", &["config", "wire"]),
     (
         "session",
         &[
             "config", "events", "ids", "ledger", "metrics", "policy", "timers", "tls", "upstream",
-            "window", "wire",
+            "users", "window", "wire",
         ],
     ),
     ("workers", &["session", "timers"]),
@@ -57,14 +58,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "check",
         &[
-            "admin", "cli", "config", "ids", "ports", "snapshot", "tls", "upstream", "wire",
+            "admin", "cli", "config", "ids", "ports", "snapshot", "tls", "upstream", "users",
+            "wire",
         ],
     ),
     (
         "listen",
         &[
             "admin", "config", "drain", "events", "ledger", "metrics", "ports", "reload",
-            "session", "snapshot", "tls", "upstream", "window", "workers",
+            "session", "snapshot", "tls", "upstream", "users", "window", "workers",
         ],
     ),
 ];
@@ -83,6 +85,7 @@ const PURE: &[&str] = &[
     "src/session/identity.rs",
     "src/session/scan.rs",
     "src/snapshot/format.rs",
+    "src/users/",
 ];
 const IMPURE: &[&str] = &[
     "tokio",

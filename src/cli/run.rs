@@ -203,6 +203,7 @@ mod tests {
             first_request: secs(600),
             connect: secs(10),
             tls: secs(10),
+            sasl: secs(10),
             upstream_response: secs(60),
         };
         assert_eq!(config.timeouts, timeouts);

@@ -44,6 +44,8 @@ pub enum Value {
     Switch(bool),
     /// [`Kind::Choice`].
     Choice(String),
+    /// [`Kind::Choices`].
+    Choices(Vec<String>),
     /// [`Kind::Level`].
     Level(String),
 }
@@ -64,6 +66,7 @@ impl Kind {
             Self::Count(_) | Self::Bytes(_) => Value::Count(self.parse_count(text)?),
             Self::Switch => Value::Switch(parse_switch(text)?),
             Self::Choice(choices) => Value::Choice(self.parse_choice(&choices(), text)?),
+            Self::Choices(choices) => Value::Choices(vec![self.parse_choice(&choices(), text)?]),
             Self::Level => Value::Level(parse_level(text)?),
         })
     }
@@ -86,6 +89,7 @@ impl Kind {
             Self::Mappings => Value::Mappings(Vec::new()),
             Self::Slots => Value::Slots(Vec::new()),
             Self::Policies => Value::Policies(Vec::new()),
+            Self::Choices(_) => Value::Choices(Vec::new()),
             Self::Host => Value::Host(None),
             Self::Directory | Self::File => Value::Path(None),
             _ => Value::Servers(Vec::new()),
@@ -127,6 +131,7 @@ impl Value {
             (Self::Mappings(own), Self::Mappings(others)) => own.extend(others),
             (Self::Slots(own), Self::Slots(others)) => own.extend(others),
             (Self::Policies(own), Self::Policies(others)) => own.extend(others),
+            (Self::Choices(own), Self::Choices(others)) => own.extend(others),
             (own, other) => *own = other,
         }
     }
@@ -163,6 +168,7 @@ impl Value {
             Self::Time(time) => write_time(*time).into(),
             Self::Count(count) => (*count).into(),
             Self::Switch(switch) => (*switch).into(),
+            Self::Choices(names) => names.clone().into(),
             Self::Choice(text) | Self::Level(text) => text.clone().into(),
         }
     }
@@ -285,6 +291,7 @@ from_value! {
     Value::Count(count) => count: usize,
     Value::Switch(switch) => switch: bool,
     Value::Choice(text) | Value::Level(text) => text: String,
+    Value::Choices(names) => names: Vec<String>,
 }
 
 #[cfg(test)]

@@ -15,6 +15,9 @@ pub(super) struct Authentication {
     /// Whether the listener is on loopback, where any user of this machine
     /// counts as one.
     loopback: bool,
+    /// Whether hapax itself has found out who the client is: then it stays so,
+    /// and no broker is asked.
+    settled: bool,
 }
 
 #[derive(Debug)]
@@ -46,7 +49,22 @@ impl Authentication {
         Self {
             stage: Stage::Anonymous,
             loopback,
+            settled: false,
         }
+    }
+
+    /// hapax itself has found out who the client is.
+    pub(super) fn settled_as(identity: Identity) -> Self {
+        Self {
+            stage: Stage::Proven(identity),
+            loopback: false,
+            settled: true,
+        }
+    }
+
+    /// Whether it did.
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled
     }
 
     /// A SaslHandshake request went out.

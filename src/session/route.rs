@@ -16,6 +16,8 @@ use super::produce::Streamed;
 /// The largest SASL or coordinator request that is read. Brokers accept SASL
 /// tokens of up to half of that.
 const READ_WHOLE_MAX: usize = 1024 * 1024;
+/// What a client hears that authenticates again where no session ends.
+const ILLEGAL_SASL_STATE: i16 = 34;
 /// Bytes of the length before a frame.
 pub(super) const PREFIX: usize = 4;
 
@@ -322,6 +324,9 @@ impl Session {
         frame: Frame<'_>,
         head: RequestHead,
     ) -> Result<bool, End> {
+        if self.authentication.is_settled() {
+            return self.stay_settled(pass, frame, head);
+        }
         if !frame.whole() {
             return Ok(self.want_or_pass(pass, frame, head));
         }
@@ -345,6 +350,33 @@ impl Session {
         };
         self.prove();
         Ok(self.forward(pass, frame, head, reply))
+    }
+
+    /// Answers who has authenticated to hapax and begins to do so again, as a
+    /// broker does whose sessions do not end (KIP-368): nobody becomes somebody
+    /// else.
+    fn stay_settled(
+        &mut self,
+        pass: &mut Pass<'_>,
+        frame: Frame<'_>,
+        head: RequestHead,
+    ) -> Result<bool, End> {
+        let RequestHead {
+            api_key,
+            api_version: version,
+            correlation_id,
+        } = head;
+        if api_versions::newest(api_key).is_none_or(|newest| !(0..=newest).contains(&version)) {
+            let api = api::name(api_key);
+            return Err(End::UnknownVersion { api, version });
+        }
+        let answer = if api_key == api::SASL_HANDSHAKE {
+            sasl::handshake_response(correlation_id, ILLEGAL_SASL_STATE, &[])
+        } else {
+            let why = "the connection is authenticated, and does not end by itself";
+            sasl::refusal_response(version, correlation_id, ILLEGAL_SASL_STATE, why)
+        };
+        Ok(self.answer_here(pass, frame, head, answer))
     }
 
     fn route_insight(

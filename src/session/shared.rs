@@ -6,11 +6,13 @@ use crate::ids::{NodeId, TopicKey};
 use crate::ledger::{Identity, Ledger, Realm};
 use crate::metrics::{BadFrame, ConnectError, DisconnectCause, Limit, Metrics, Presence, Side};
 use crate::session::end::End;
+use crate::session::greeting::Greetings;
 use crate::session::leave::Stage;
 use crate::session::told::{Matter, Told, several};
 use crate::timers::timeout;
 use crate::tls::{HandshakeError, LoadError, Reason, Stream, Tls};
 use crate::upstream::{Broker, Brokers, DialError, Dialler, Learned, Own, ProbeError, Target, ask};
+use crate::users::Users;
 use crate::window::Time;
 use crate::wire::frame::{FrameError, Stranger};
 use dashmap::DashMap;
@@ -21,7 +23,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 /// The port that a client came in by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +72,12 @@ pub struct Shared {
     pub own: Own,
     /// What TLS is spoken by, on either side.
     pub tls: Tls,
+    /// Whom clients have to authenticate as, where they have to.
+    pub users: Option<Users>,
+    /// Passwords that may be looked at at once.
+    pub(super) password_checks: Semaphore,
+    /// What brokers say to clients that nobody knows yet.
+    pub(super) greetings: Greetings,
     sessions_made: AtomicU64,
     /// Bytes of unfinished requests that sessions have set out to collect.
     collected: AtomicUsize,
@@ -102,6 +110,7 @@ const CLOCK_LATE: Duration = Duration::from_secs(10);
 impl Shared {
     /// Everything at its beginning.
     #[must_use]
+    #[expect(clippy::too_many_arguments, reason = "it is called once")]
     pub fn new(
         config: Config,
         ledger: Ledger,
@@ -110,8 +119,12 @@ impl Shared {
         events: Arc<Events>,
         own: Own,
         tls: Tls,
+        users: Option<Users>,
     ) -> Self {
         let shared = Self {
+            password_checks: Semaphore::new(config.workers),
+            greetings: Greetings::default(),
+            users,
             current: RwLock::new(Arc::new(config.clone())),
             version: AtomicU32::new(0),
             stage: watch::Sender::new(Stage::Serving),

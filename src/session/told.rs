@@ -33,6 +33,8 @@ pub(super) enum Matter {
     ClientStranger(IpAddr, Stranger),
     /// There is no TLS with a client.
     ClientTls(IpAddr),
+    /// A client does not authenticate.
+    ClientSasl(IpAddr),
     /// A client does not do what a policy of the topic requires.
     Policy(IpAddr, Option<TopicKey>),
     /// There are too many connections.
@@ -77,7 +79,7 @@ impl Matter {
             | Self::Full
             | Self::NotTakenOver
             | Self::OtherCluster => 1,
-            Self::BrokerLost(_) | Self::Policy(..) | Self::ClientTls(_) => 3,
+            Self::BrokerLost(_) | Self::Policy(..) | Self::ClientTls(_) | Self::ClientSasl(_) => 3,
             Self::BrokerSpeech(_) | Self::ClientSpeech(_) | Self::NoPort => 10,
         }
     }
