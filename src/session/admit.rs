@@ -44,8 +44,8 @@ enum Denied {
     Ended(DisconnectCause),
     /// It takes too long.
     Slow(Duration),
-    /// What the broker has cannot be told.
-    Broker(DialError),
+    /// What the broker offers cannot be told: why, where nobody has said it yet.
+    Broker(Option<DialError>),
     /// The system does not let it be told.
     System(io::Error),
 }
@@ -178,8 +178,8 @@ async fn versions(
 ) -> Result<Bytes, Denied> {
     let offered = shared.offers(target, head.api_version).await;
     let offered = offered.map_err(|error| match error {
-        NoOffer::Dial(error) => Denied::Broker(error),
-        NoOffer::Known => Denied::Lost,
+        NoOffer::Dial(error) => Denied::Broker(Some(error)),
+        NoOffer::Known => Denied::Broker(None),
     })?;
     let mut whole = frame::with_length(&offered);
     if let Some(place) = whole.get_mut(PREFIX..PREFIX + 4) {
@@ -243,7 +243,9 @@ async fn turn_away(
         Denied::Lost => DisconnectCause::Client,
         Denied::Ended(cause) => cause,
         Denied::Broker(error) => {
-            shared.cannot_dial(target, info.client, &error);
+            if let Some(error) = error {
+                shared.cannot_dial(target, info.client, &error);
+            }
             let _ = client.tcp().set_zero_linger();
             DisconnectCause::Upstream
         }

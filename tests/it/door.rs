@@ -2,6 +2,7 @@
 //! anything to a broker.
 
 use std::net::Shutdown;
+use std::process::Command;
 use std::time::Duration;
 
 use kafka_protocol::messages::api_versions_response::ApiVersion;
@@ -10,7 +11,7 @@ use kafka_protocol::protocol::StrBytes;
 
 use crate::broker::{self, OPAQUE};
 use crate::login::{self, Framing, Outcome, authenticate, handshake, login};
-use crate::secure::Files;
+use crate::secure::{self, Ca, Files, VERSIONS};
 use crate::support::hapax::{self, Hapax};
 use crate::support::raw::Client;
 use crate::support::{await_until, pause};
@@ -437,6 +438,15 @@ fn a_broker_that_is_gone_ends_who_asks_what_it_offers() {
     assert!(client.is_closed(SOON));
     let output = hapax.output();
     assert!(output.contains("cannot reach the broker"), "{output}");
+    // The next one hears the same, and is not told of again.
+    let mut again = Client::connect(&hapax.bootstrap).unwrap();
+    again.send(0, &ApiVersionsRequest::default()).unwrap();
+    assert!(again.is_closed(SOON));
+    await_until("both to be counted", SOON, || {
+        hapax.metric("hapax_client_disconnects_total", &["cause=\"upstream\""]) == 2.0
+    });
+    let name = "hapax_client_authentications_total";
+    assert_eq!(hapax.metric(name, &[]), 0.0);
 }
 
 /// What comes in one piece with the last token is for the broker.
@@ -544,6 +554,60 @@ fn a_new_file_of_users_counts_for_who_comes_and_not_for_who_is_here() {
     guarded.await_gauge("hapax_config_last_reload_successful", 1.0);
     here.barrier();
     guarded.assert_silent();
+}
+
+/// The password of PLAIN is for nobody on the way.
+#[test]
+fn a_user_gets_in_through_tls() {
+    const HERE: &str = "127.0.0.1";
+    let (ca, keys) = (Ca::new("CA of a test"), Files::new());
+    let identity = ca.issue(&[HERE]);
+    let certificate = keys.write("listen.crt", &identity.certificate);
+    let key = keys.write("listen.key", &identity.key);
+    let flags = [
+        format!("--listen-tls-cert-file={certificate}"),
+        format!("--listen-tls-key-file={key}"),
+    ];
+    let mut guarded = Guarded::new(&flags.each_ref().map(String::as_str));
+    let config = secure::client(&ca, None, &VERSIONS);
+    let bootstrap = &mut guarded.world.hapax.bootstrap;
+    *bootstrap = secure::sealing(bootstrap, config, HERE);
+    for mechanism in MECHANISMS {
+        let mut pair = guarded.pair(mechanism, ALICE);
+        pair.barrier();
+        let mut client = guarded.client();
+        let got = login(&mut client, Framing::Framed(2), mechanism, ALICE.0, BOB.1);
+        assert!(matches!(got, Outcome::Refused(58, _)), "{got:?}");
+        assert!(client.is_closed(SOON));
+    }
+    let mut early = guarded.client();
+    ping(&mut early);
+    assert!(early.is_closed(SOON));
+    guarded.assert_silent();
+}
+
+/// Who is on the way may read what PLAIN shows.
+#[test]
+fn a_password_in_the_clear_is_warned_of() {
+    for (listen, mechanisms, warned) in [
+        ("0.0.0.0:19092", "PLAIN", true),
+        ("[::]:19092", "SCRAM-SHA-256,PLAIN", true),
+        ("0.0.0.0:19092", "SCRAM-SHA-256,SCRAM-SHA-512", false),
+        ("127.0.0.1:19092", "PLAIN", false),
+    ] {
+        // It ends right behind the warning: there is no such file.
+        let done = Command::new(env!("CARGO_BIN_EXE_hapax"))
+            .args(["run", "--upstream=kafka:9092", "--listen", listen])
+            .args(["--listen-sasl-users-file=/nowhere/users"])
+            .args(["--listen-sasl-mechanisms", mechanisms])
+            .output()
+            .unwrap();
+        assert_eq!(done.status.code(), Some(78));
+        let output = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+        assert!(output.contains("/nowhere/users cannot be read"), "{output}");
+        let found = output.contains("whoever is on the way reads them");
+        assert_eq!(found, warned, "{listen} {mechanisms}: {output}");
+    }
 }
 
 /// How a hapax ends that must not start, and what it says.

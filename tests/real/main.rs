@@ -53,3 +53,5 @@ mod tap;
 mod tools;
 #[cfg(test)]
 mod traffic;
+#[cfg(test)]
+mod users;
