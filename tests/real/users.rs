@@ -71,7 +71,9 @@ fn check(mechanism: &str) {
             password.to_owned(),
         ]
     };
-    for client in Client::FULL {
+    // The program of franz-go has no SCRAM-SHA-512.
+    let knows = |client: &Client| *client != Client::FranzGo || mechanism != "SCRAM-SHA-512";
+    for client in Client::FULL.into_iter().filter(knows) {
         let topic = cluster.create_topic("users", 1);
         let with = |password: &'static str, more: &[&str]| {
             let mut all = vec!["--topic".to_owned(), topic.clone()];
