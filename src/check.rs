@@ -36,6 +36,7 @@ use crate::sasl::Sasl;
 use crate::snapshot;
 use crate::tls::Tls;
 use crate::upstream::{Broker, Brokers, Own, home};
+use crate::users::Users;
 use crate::wire::metadata::Cluster;
 
 use examine::{Examined, Fault, Found, Means, Place, examine};
@@ -94,6 +95,8 @@ fn of_valid(config: &Config, connect: bool) -> std::io::Result<Report> {
     };
     let mut report = with_state(report, config);
     report.problems.extend(problems);
+    let users = Users::load(config).err();
+    report.problems.extend(users.as_ref().map(advice::of_users));
     Ok(report.judged())
 }
 

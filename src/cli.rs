@@ -12,6 +12,7 @@ mod explain;
 mod generate;
 mod output;
 mod run;
+mod user;
 mod variables;
 mod wait;
 
@@ -27,6 +28,7 @@ pub use self::explain::ExplainArgs;
 pub use self::generate::{CompletionArgs, man};
 pub use self::output::write_output;
 pub use self::run::RunArgs;
+pub use self::user::UserArgs;
 pub use self::variables::{UnknownVariable, unknown_variables, variable_behind};
 pub use self::wait::WaitArgs;
 
@@ -64,6 +66,8 @@ pub enum Command {
     Config(ConfigArgs),
     /// List the producers that a running hapax follows, newest batch first.
     Producers(ProducersArgs),
+    /// Make the lines of a user for listen.sasl.usersFile.
+    User(UserArgs),
     /// List the recent events of a running hapax: duplicates, gaps, fencing.
     Events(EventsArgs),
     /// Say what an error, event or verdict means and what to do.

@@ -54,6 +54,8 @@ pub struct Config {
     pub upstream_sasl: Option<UpstreamSasl>,
     /// `listen.tls.*`, where clients speak TLS.
     pub listen_tls: Option<ListenTls>,
+    /// `listen.sasl.*`, where clients authenticate to hapax.
+    pub listen_sasl: Option<ListenSasl>,
     /// `allowOpenListener`: whether clients that prove nothing may use the
     /// credentials of hapax from other machines.
     pub allow_open_listener: bool,
@@ -115,6 +117,41 @@ pub struct ListenTls {
     pub certificate: CertificateFiles,
     /// The CAs of clients, which then have to show a certificate.
     pub client_ca_file: Option<PathBuf>,
+}
+
+/// `listen.sasl.*`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListenSasl {
+    /// The file of users.
+    pub users_file: PathBuf,
+    /// How they may prove who they are; at least one way.
+    pub mechanisms: Vec<ClientMechanism>,
+}
+
+/// How a client proves to hapax who it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, clap::ValueEnum)]
+pub enum ClientMechanism {
+    /// It shows its password.
+    #[value(name = "PLAIN")]
+    Plain,
+    /// It proves that it knows its password, and shows nothing of it.
+    #[value(name = "SCRAM-SHA-256")]
+    ScramSha256,
+    /// The same by a longer hash.
+    #[value(name = "SCRAM-SHA-512")]
+    ScramSha512,
+}
+
+impl ClientMechanism {
+    /// As clients call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::ScramSha256 => "SCRAM-SHA-256",
+            Self::ScramSha512 => "SCRAM-SHA-512",
+        }
+    }
 }
 
 /// Where a certificate is, and its key.
@@ -205,7 +242,8 @@ pub struct Timeouts {
     pub connect: Duration,
     /// A TLS handshake.
     pub tls: Duration,
-    /// Logging in to a broker, and getting a token for that.
+    /// A client's authentication, logging in to a broker, and getting a token
+    /// for that.
     pub sasl: Duration,
     /// A broker's answer, on top of the request's own timeout.
     pub upstream_response: Duration,
@@ -356,10 +394,21 @@ impl Config {
         let local = self.listen.ip().to_canonical().is_loopback();
         let proven = self.listen_tls.as_ref();
         let proven = proven.is_some_and(|tls| tls.client_ca_file.is_some());
+        let proven = proven || self.listen_sasl.is_some();
         (!local && !proven && !self.allow_open_listener).then_some(Conflict::OpenListener {
             listen: self.listen,
             credentials,
         })
+    }
+
+    /// Whether other machines may send passwords that whoever is on the way
+    /// can read.
+    #[must_use]
+    pub fn passwords_in_the_clear(&self) -> bool {
+        let sasl = self.listen_sasl.as_ref();
+        let shown = sasl.is_some_and(|sasl| sasl.mechanisms.contains(&ClientMechanism::Plain));
+        let local = self.listen.ip().to_canonical().is_loopback();
+        shown && !local && self.listen_tls.is_none()
     }
 
     /// An upstream that is hapax itself would hand every connection back to
@@ -459,7 +508,7 @@ pub enum Conflict {
     },
     /// Credentials for everyone.
     #[error(
-        "hapax listens at {listen}, which other machines reach, and would serve each of them with its own credentials ({credentials}): listen at 127.0.0.1, ask clients for a certificate (listen.tls.clientCaFile), or say that it is meant by allowOpenListener"
+        "hapax listens at {listen}, which other machines reach, and would serve each of them with its own credentials ({credentials}): listen at 127.0.0.1, ask clients for a certificate (listen.tls.clientCaFile) or for a user (listen.sasl.usersFile), or say that it is meant by allowOpenListener"
     )]
     OpenListener {
         /// Where it listens.

@@ -25,6 +25,7 @@ pub mod socket;
 pub mod timers;
 pub mod tls;
 pub mod upstream;
+pub mod users;
 pub mod window;
 pub mod wire;
 pub mod workers;

@@ -11,13 +11,14 @@ use crate::events::Events;
 use crate::ledger::Ledger;
 use crate::metrics::{EvictionReason, Metrics, OauthToken};
 use crate::ports;
-use crate::reload::{self, Certificates, ConfigFile, Credentials, Reloadable, Reloader};
+use crate::reload::{self, Certificates, ConfigFile, Credentials, Reloadable, Reloader, UsersFile};
 use crate::sasl::{self, Granted, Sasl, TokenError};
-use crate::session::{Door, Shared, division};
+use crate::session::{Door, Shared, Trusted, division};
 use crate::snapshot::{Keeper, Lifetime, StartError};
 use crate::socket;
 use crate::tls::{LoadError, Tls};
 use crate::upstream::{Brokers, Own};
+use crate::users::{self, Users};
 use crate::window::{Mode, Rules};
 use crate::workers::{Workers, new_runtime, ticks};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -71,6 +72,9 @@ pub enum RunError {
     /// What is to be logged in by cannot be used.
     #[error(transparent)]
     Sasl(#[from] sasl::LoadError),
+    /// The users that clients authenticate as cannot be read.
+    #[error(transparent)]
+    Users(#[from] users::LoadError),
     /// State cannot be kept where the configuration says.
     #[error(transparent)]
     State(#[from] StartError),
@@ -131,6 +135,7 @@ async fn serve_and_reload(
     make_room_for_connections(config.limits.connections);
     let tls = Tls::load(&config)?;
     let sasl = Sasl::load(&config)?;
+    let users = Users::load(&config)?;
     let admin_address = config.admin.listen;
     let bootstrap = bind(config.listen, "--listen", admin_address).await?;
     config.listen = bootstrap.local_addr()?;
@@ -144,7 +149,7 @@ async fn serve_and_reload(
     let admin_address = admin.local_addr()?;
     tracing::info!(address = %admin_address, "admin listens");
 
-    let shared = Arc::new(share_with(config, tls, sasl));
+    let shared = Arc::new(share_with(config, Trusted { tls, sasl, users }));
     tell_what_does_not_fit(&shared);
     let lifetime = Arc::new(Lifetime::default());
     let mut keeper = Keeper::start(&shared, &lifetime)?;
@@ -274,6 +279,9 @@ fn reloadables(shared: &Arc<Shared>) -> Vec<Box<dyn Reloadable>> {
     if let Some(credentials) = Credentials::of(shared) {
         all.push(Box::new(credentials));
     }
+    if let Some(users) = UsersFile::of(shared) {
+        all.push(Box::new(users));
+    }
     all
 }
 
@@ -290,10 +298,10 @@ async fn reload_on(hang_ups: Option<Signal>, reloader: Reloader) {
 #[doc(hidden)]
 #[must_use]
 pub fn share(config: Config) -> Shared {
-    share_with(config, Tls::default(), Sasl::default())
+    share_with(config, Trusted::default())
 }
 
-fn share_with(config: Config, tls: Tls, sasl: Sasl) -> Shared {
+fn share_with(config: Config, trusted: Trusted) -> Shared {
     let sequence = &config.sequence;
     let rules = Rules {
         mode: match config.mode {
@@ -324,7 +332,7 @@ fn share_with(config: Config, tls: Tls, sasl: Sasl) -> Shared {
     let ip = config.listen.ip();
     let ports = std::iter::once(config.listen.port()).chain(config.broker_ports.clone());
     let own = Own::new(ip, ports);
-    Shared::new(config, ledger, brokers, metrics, events, own, (tls, sasl))
+    Shared::new(config, ledger, (brokers, own), metrics, events, trusted)
 }
 
 /// Takes connections at one port for ever.

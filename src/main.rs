@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use anyhow::Context;
 use hapax::admin::client::{self, ClientError};
 use hapax::cli::exit::{CONFIGURATION, DONE, FAILED, USAGE};
-use hapax::cli::{self, Cli, Command, ConfigCommand, DevArgs, PrintArgs, RunArgs, VersionArgs};
+use hapax::cli::{
+    self, Cli, Command, ConfigCommand, DevArgs, PrintArgs, RunArgs, UserArgs, VersionArgs,
+};
 use hapax::config::settings::ConfigErrors;
 use hapax::config::{Config, Mode, document, schema};
 use hapax::metrics::{REVISION, RUSTC, VERSION};
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
             ConfigCommand::Schema => show(format!("{:#}\n", schema::schema()).as_bytes()),
         },
         Command::Producers(args) => ask(async |out| client::producers(&args, out).await),
+        Command::User(args) => user(&args),
         Command::Events(args) => ask(async |out| client::events(&args, out).await),
         Command::Explain(args) => match args.answer() {
             Ok(answer) => show(answer.as_bytes()),
@@ -107,10 +110,23 @@ fn run(args: RunArgs) -> ExitCode {
             tracing::error!(%error, "configuration is not valid");
             ExitCode::from(CONFIGURATION)
         }
+        Err(RunError::Users(error)) => {
+            tracing::error!(%error, "configuration is not valid");
+            ExitCode::from(CONFIGURATION)
+        }
         Err(error) => {
             tracing::error!(%error, "run failed");
             ExitCode::from(FAILED)
         }
+    }
+}
+
+/// Prints the lines of a user for `listen.sasl.usersFile`.
+fn user(args: &UserArgs) -> ExitCode {
+    match args.password().map(|password| args.lines(&password)) {
+        Ok(Ok(lines)) => show(lines.as_bytes()),
+        Ok(Err(error)) => fail(FAILED, &error),
+        Err(error) => fail(USAGE, &error),
     }
 }
 
@@ -141,6 +157,12 @@ fn banner(config: &Config) {
         workers = config.workers,
         "hapax starts"
     );
+    if config.passwords_in_the_clear() {
+        tracing::warn!(
+            listen = %config.listen,
+            "clients may send passwords (PLAIN) to this address, which other machines reach, and whoever is on the way reads them: give hapax a certificate (listen.tls.certFile), or leave PLAIN out of listen.sasl.mechanisms"
+        );
+    }
     if !config.policies.is_empty() && config.mode != Mode::Enforce {
         tracing::info!(
             mode = %config.mode,

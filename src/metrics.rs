@@ -48,6 +48,8 @@ metrics! {
     client_connections_accepted: IntCounter = "hapax_client_connections_accepted_total",
     /// Client connections ended, by what ended them. Anything but client, idle and drain deserves a look at the log.
     client_disconnects: Labelled<DisconnectCause> = "hapax_client_disconnects_total",
+    /// Clients that authenticated to hapax itself (listen.sasl.usersFile), by mechanism and by what came of it. refused is a wrong password, or somebody who tries: the log has the address; unauthenticated is a client without SASL settings.
+    client_authentications: Labelled2<SaslMechanism, Authentication> = "hapax_client_authentications_total",
     /// Open connections to brokers, by node id (bootstrap: not yet known which broker). 0 while clients wait means that the upstream is unreachable.
     upstream_connections: ByNode = "hapax_upstream_connections",
     /// Connections to brokers that could not be made, by cause. Check the address that the log line names; left_alone counts clients that came right after such a failure.
@@ -498,6 +500,40 @@ labels! {
         Policy = "policy",
         /// It held memory that others waited for, or waited for too long.
         Memory = "memory",
+        /// It did not authenticate.
+        Sasl = "sasl",
+    }
+}
+
+labels! {
+    /// How a client authenticates to hapax.
+    SaslMechanism = "mechanism" {
+        /// By its password.
+        Plain = "PLAIN",
+        /// By a proof.
+        ScramSha256 = "SCRAM-SHA-256",
+        /// By a proof with the longer hash.
+        ScramSha512 = "SCRAM-SHA-512",
+        /// It has not chosen one that is offered.
+        None = "none",
+    }
+}
+
+labels! {
+    /// What came of it.
+    Authentication = "outcome" {
+        /// It is a user.
+        Ok = "ok",
+        /// The password is another one, or there is no such user.
+        Refused = "refused",
+        /// The mechanism is not offered.
+        Unsupported = "unsupported",
+        /// It asked for something else first.
+        Unauthenticated = "unauthenticated",
+        /// It cannot be understood, or came out of turn.
+        Malformed = "malformed",
+        /// It took too long, or hung up on the way.
+        Unfinished = "unfinished",
     }
 }
 
@@ -1060,9 +1096,26 @@ mod tests {
     #[test]
     fn labels_are_never_an_identity() {
         let allowed = [
-            "version", "revision", "rustc", "cause", "node", "api", "outcome", "side", "verdict",
-            "error", "topic", "kind", "event", "source", "reason", "limit", "label", "original",
+            "version",
+            "revision",
+            "rustc",
+            "cause",
+            "node",
+            "api",
+            "outcome",
+            "side",
+            "verdict",
+            "error",
+            "topic",
+            "kind",
+            "event",
+            "source",
+            "reason",
+            "limit",
+            "label",
+            "original",
             "policy",
+            "mechanism",
         ];
         for family in families() {
             for label in family.get_metric().iter().flat_map(|m| m.get_label()) {

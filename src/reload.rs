@@ -10,6 +10,7 @@
 mod certificates;
 mod credentials;
 mod file;
+mod users;
 
 use crate::metrics::{Metrics, ReloadOutcome};
 use serde::Serialize;
@@ -25,6 +26,7 @@ use tokio::sync::oneshot;
 pub use certificates::Certificates;
 pub use credentials::Credentials;
 pub use file::ConfigFile;
+pub use users::UsersFile;
 
 /// How often the contents of files are looked at.
 pub const LOOK_EVERY: Duration = Duration::from_secs(10);

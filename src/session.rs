@@ -6,8 +6,10 @@
 //! responses) and written from there; a connection keeps only what is
 //! incomplete or what its peer does not take.
 
+mod admit;
 mod alarm;
 mod end;
+mod greeting;
 mod identity;
 mod introduce;
 mod leave;
@@ -32,11 +34,11 @@ mod topics;
 
 use crate::config::{Config, Mode};
 use crate::ids::{Epoch, NodeId, ProducerId, TopicKey};
-use crate::ledger::{Hasher, Ledger, Link, Producer, Realm};
+use crate::ledger::{Hasher, Identity, Ledger, Link, Producer, Realm};
 use crate::metrics::{Api, DisconnectCause, Outcome, Presence, Side, Tally};
 use crate::timers;
 use crate::tls::Stream;
-use crate::upstream::Dialled;
+use crate::upstream::{Dialled, Target};
 use crate::window::Time;
 use alarm::Alarm;
 use end::{End, ORPHAN_PATIENCE};
@@ -74,7 +76,7 @@ pub use leave::Stage;
 #[doc(hidden)]
 pub use pipeline::Pairing;
 use shared::Collecting;
-pub use shared::{Door, Info, Shared, division};
+pub use shared::{Door, Info, Shared, Trusted, division};
 
 /// What must have arrived of a frame before it is announced to the other
 /// side: a broker allocates what a frame announces.
@@ -213,17 +215,19 @@ async fn open(
 ) -> Option<(Box<Session>, shared::Registered)> {
     let info = Arc::new(Info::new(&client, door));
     let registered = shared::Registered::new(&shared, &info);
-    let client = match first_request(&shared, &info, client).await {
-        Ok(client) => client,
+    let client = first_request(&shared, &info, client).await;
+    let known = match client {
+        Ok(client) => authenticated(&shared, &tally, &info, client, door).await,
+        Err(cause) => Err(cause),
+    };
+    let (client, user) = match known {
+        Ok(known) => known,
         Err(cause) => {
             shared.disconnected(cause);
             return None;
         }
     };
-    let target = match door {
-        Door::Bootstrap(_) => shared.brokers.bootstrap(),
-        Door::Broker(port) => shared.brokers.target(port),
-    };
+    let target = leads_to(&shared, door);
     let dialled = tokio::select! {
         biased;
         dialled = shared.dial_for_client(&target) => dialled,
@@ -247,8 +251,35 @@ async fn open(
         }
     };
     info.connected(target.node, upstream.stream.tcp());
-    let session = Session::new(shared, tally, info, client, upstream, target.node);
+    let session = Session::new(shared, tally, info, client, upstream, target.node, user);
     Some((Box::new(session), registered))
+}
+
+/// The broker that a port stands for.
+fn leads_to(shared: &Shared, door: Door) -> Target {
+    match door {
+        Door::Bootstrap(_) => shared.brokers.bootstrap(),
+        Door::Broker(port) => shared.brokers.target(port),
+    }
+}
+
+/// Finds out who the client is, where hapax has users of its own, and then
+/// waits for what it wants from a broker.
+async fn authenticated(
+    shared: &Arc<Shared>,
+    tally: &Tally,
+    info: &Info,
+    mut client: Stream,
+    door: Door,
+) -> Result<(Stream, Option<Identity>), DisconnectCause> {
+    let Some(users) = &shared.users else {
+        return Ok((client, None));
+    };
+    let target = leads_to(shared, door);
+    let user = admit::admit(shared, users, tally, info, &target, &mut client).await?;
+    info.set_user(&user);
+    said_something(shared, &mut client).await?;
+    Ok((client, Some(user)))
 }
 
 /// Waits until the client says something: a request, after it has come to
@@ -304,6 +335,7 @@ impl Session {
             login,
         }: Dialled,
         node: Option<NodeId>,
+        user: Option<Identity>,
     ) -> Self {
         let advertised = shared.advertised(client.tcp());
         let runs = Runs::between(&client, &upstream);
@@ -311,9 +343,12 @@ impl Session {
             .tcp()
             .local_addr()
             .is_ok_and(|a| a.ip().to_canonical().is_loopback());
-        let authentication = match &login {
-            None => Authentication::new(loopback),
-            Some(login) => Authentication::of_hapax(loopback, renewal::identity(&login.principal)),
+        let authentication = match (user, &login) {
+            (Some(user), _) => Authentication::settled_as(user),
+            (None, Some(login)) => {
+                Authentication::of_hapax(loopback, renewal::identity(&login.principal))
+            }
+            (None, None) => Authentication::new(loopback),
         };
         let now = now(&shared.ledger);
         let (renewal, renew_at) = renewal::planned(login, now);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["hapax"]),
     ("lib", &["listen"]),
-    ("cli", &["config", "explain", "metrics"]),
+    ("cli", &["config", "explain", "metrics", "users"]),
     ("config", &["ids", "memory", "policy"]),
     ("logging", &["config"]),
     ("ids", &[]),
@@ -32,6 +32,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("socket", &[]),
     ("tls", &["config"]),
     ("sasl", &["config", "timers", "tls"]),
+    ("users", &["config", "wire"]),
     (
         "upstream",
         &["config", "ids", "sasl", "socket", "timers", "tls", "wire"],
@@ -40,7 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "session",
         &[
             "config", "events", "ids", "ledger", "memory", "metrics", "policy", "sasl", "socket",
-            "timers", "tls", "upstream", "window", "wire",
+            "timers", "tls", "upstream", "users", "window", "wire",
         ],
     ),
     ("workers", &["session", "timers"]),
@@ -63,14 +64,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "check",
         &[
-            "admin", "cli", "config", "ids", "ports", "sasl", "snapshot", "tls", "upstream", "wire",
+            "admin", "cli", "config", "ids", "ports", "sasl", "snapshot", "tls", "upstream",
+            "users", "wire",
         ],
     ),
     (
         "listen",
         &[
             "admin", "config", "drain", "events", "ledger", "memory", "metrics", "ports", "reload",
-            "sasl", "session", "snapshot", "socket", "tls", "upstream", "window", "workers",
+            "sasl", "session", "snapshot", "socket", "tls", "upstream", "users", "window",
+            "workers",
         ],
     ),
 ];
@@ -89,6 +92,7 @@ const PURE: &[&str] = &[
     "src/session/identity.rs",
     "src/session/scan.rs",
     "src/snapshot/format.rs",
+    "src/users/",
 ];
 const IMPURE: &[&str] = &[
     "tokio",

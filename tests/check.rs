@@ -909,6 +909,75 @@ fn certificates_and_keys_that_cannot_be_used_are_told_without_a_network() {
     }
 }
 
+/// hapax's own credentials, by who can reach it and what clients have to prove.
+#[test]
+fn own_credentials_are_nobodys_beyond_this_machine_who_proves_nothing() {
+    let (ca, files) = (Ca::new("one"), Files::new());
+    let identity = ca.issue(&["127.0.0.1"]);
+    let certificate = files.write("tls.crt", &identity.certificate);
+    let key = files.write("tls.key", &identity.key);
+    let made = Command::new(env!("CARGO_BIN_EXE_hapax"))
+        .args([
+            "user",
+            "alice",
+            "--iterations=4096",
+            "--password-file",
+            &files.write("p", "secret"),
+        ])
+        .output()
+        .unwrap();
+    let users = files.write("users", &String::from_utf8(made.stdout).unwrap());
+    let own = format!(
+        "--upstream-tls-enabled=true --upstream-tls-cert-file={certificate} --upstream-tls-key-file={key}"
+    );
+    let tls = format!("--listen-tls-cert-file={certificate} --listen-tls-key-file={key}");
+    let shown = format!("{tls} --listen-tls-client-ca-file={certificate}");
+    let named = format!("--listen-sasl-users-file={users}");
+    for (listen, local) in [
+        ("127.0.0.1:19092", true),
+        ("127.0.0.2:19092", true),
+        ("[::1]:19092", true),
+        ("0.0.0.0:19092", false),
+        ("[::]:19092", false),
+        ("10.0.0.1:19092", false),
+    ] {
+        for (credentials, has) in [("", false), (&*own, true)] {
+            for (clients, proven) in [
+                ("", false),
+                (&*tls, false),
+                (&*shown, true),
+                (&*named, true),
+            ] {
+                for (allowed, open) in [("", false), ("--allow-open-listener=true", true)] {
+                    let flags = format!("--listen {listen} {credentials} {clients} {allowed}");
+                    let output = run(&format!("check --upstream kafka:9093 {flags}"));
+                    let fine = local || !has || proven || open;
+                    let said = text(&output);
+                    let expected = if fine { 0 } else { 78 };
+                    assert_eq!(output.status.code(), Some(expected), "{flags}: {said}");
+                    let explained = said.contains("listen.sasl.usersFile")
+                        && said.contains("allowOpenListener");
+                    assert!(fine || explained, "{flags}: {said}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_of_users_that_cannot_be_used_is_a_problem_of_the_configuration() {
+    let files = Files::new();
+    let users = files.write("users", "alice:secret\n");
+    let flags = format!("--listen-sasl-users-file={users}");
+    let says = ["listen.sasl.usersFile", "users:1: no credential"];
+    expect_of_files(&flags, "users", &says);
+    let says = [
+        "listen.sasl.mechanisms is set, and listen.sasl.usersFile is not",
+        "give the file",
+    ];
+    expect_of_files("--listen-sasl-mechanisms=PLAIN", "configuration", &says);
+}
+
 #[test]
 fn a_hapax_without_usable_certificates_does_not_start() {
     let output = run(

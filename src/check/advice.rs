@@ -12,6 +12,7 @@ use crate::sasl::{self, TokenError};
 use crate::snapshot::DirectoryError;
 use crate::tls::{LoadError, Shown};
 use crate::upstream::Broker;
+use crate::users;
 use crate::wire::frame::Stranger;
 
 use super::examine::Fault;
@@ -200,6 +201,17 @@ pub(super) fn of_state(error: &DirectoryError) -> Problem {
 pub(super) fn of_tls(error: &LoadError) -> Problem {
     Problem {
         code: "tls",
+        severity: Severity::Configuration,
+        message: error.to_string(),
+        // The message says it.
+        advice: String::new(),
+    }
+}
+
+/// Users that cannot be read.
+pub(super) fn of_users(error: &users::LoadError) -> Problem {
+    Problem {
+        code: "users",
         severity: Severity::Configuration,
         message: error.to_string(),
         // The message says it.

@@ -262,7 +262,8 @@ impl Clients {
             bootstrap_servers: bootstrap,
             advertised_host: config.advertised_host.clone(),
             security_protocol: seen.map(|kafka| {
-                match (kafka.sasl.is_some(), config.listen_tls.is_some()) {
+                let sasl = kafka.sasl.is_some() || config.listen_sasl.is_some();
+                match (sasl, config.listen_tls.is_some()) {
                     (true, true) => "SASL_SSL",
                     (true, false) => "SASL_PLAINTEXT",
                     (false, true) => "SSL",
@@ -307,6 +308,13 @@ fn hints(config: &Config, seen: Option<&Kafka>) -> Vec<String> {
         hints.push(format!(
             "hapax logs in to the brokers itself, by {}: clients need no credentials, and one that shows any is refused with error 34",
             sasl.mechanism
+        ));
+    }
+    if let Some(sasl) = &config.listen_sasl {
+        let names: Vec<_> = sasl.mechanisms.iter().map(|own| own.name()).collect();
+        hints.push(format!(
+            "clients authenticate to hapax as a user of listen.sasl.usersFile: sasl.mechanism is one of {}",
+            names.join(", ")
         ));
     }
     if let Some(Kafka {

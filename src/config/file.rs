@@ -111,7 +111,7 @@ impl Contents {
                 Err(error) => return self.error(node, FileError::Value(key.path, error)),
             },
             (Content::Null, Kind::Host | Kind::Text | Kind::Directory | Kind::File) => {}
-            (Content::List(list), Kind::Servers) => {
+            (Content::List(list), Kind::Servers | Kind::Choices(_)) => {
                 items = list.iter().map(item).collect();
             }
             (Content::Map(map), Kind::Slots | Kind::Mappings) => {

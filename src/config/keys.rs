@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
-use super::{ApiAccess, DrainUntil, LogFormat, Mechanism, Mode};
+use super::{ApiAccess, ClientMechanism, DrainUntil, LogFormat, Mechanism, Mode};
 
 /// One configuration key.
 #[derive(Debug)]
@@ -61,6 +61,8 @@ pub enum Kind {
     Switch,
     /// One of these.
     Choice(fn() -> Vec<PossibleValue>),
+    /// Some of these.
+    Choices(fn() -> Vec<PossibleValue>),
     /// A log level, or directives.
     Level,
 }
@@ -306,6 +308,24 @@ pub static KEYS: &[Key] = &[
         doc: "PEM file of the CAs that clients' certificates have to come from. Without it clients need none.",
     },
     Key {
+        path: "listen.sasl.usersFile",
+        flag: "listen-sasl-users-file",
+        heading: LISTEN_SASL,
+        kind: Kind::File,
+        default: "",
+        doc: "File of the users that clients have to authenticate as to hapax, before anything of them reaches a \
+              broker; hapax user makes its lines. Without it clients authenticate to the brokers, through hapax.",
+    },
+    Key {
+        path: "listen.sasl.mechanisms",
+        flag: "listen-sasl-mechanisms",
+        heading: LISTEN_SASL,
+        kind: Kind::Choices(choices::<ClientMechanism>),
+        default: "SCRAM-SHA-256,SCRAM-SHA-512",
+        doc: "How they may prove that they are; PLAIN shows the password, so give hapax a certificate with it \
+              (listen.tls.certFile) where clients are on other machines.",
+    },
+    Key {
         path: "sequence.windowBatches",
         flag: "sequence-window-batches",
         heading: SEQUENCES,
@@ -509,7 +529,7 @@ pub static KEYS: &[Key] = &[
         heading: LIMITS,
         kind: Kind::Wait,
         default: "10s",
-        doc: "How long it may take to log in to a broker, or to get a token for that.",
+        doc: "How long a client may take to authenticate to hapax, and hapax to log in to a broker or to get a token for that.",
     },
     Key {
         path: "timeouts.upstreamResponse",
@@ -666,6 +686,7 @@ const AT_RUN_TIME: &[&str] = &[
 const ADDRESSES: &str = "Addresses";
 const TLS: &str = "TLS";
 const SASL: &str = "SASL";
+const LISTEN_SASL: &str = "Users";
 const SEQUENCES: &str = "Sequences";
 const LIMITS: &str = "Limits";
 const OPERATION: &str = "Operation";
@@ -704,7 +725,7 @@ impl Kind {
     pub fn is_many(&self) -> bool {
         matches!(
             self,
-            Self::Servers | Self::Mappings | Self::Slots | Self::Policies
+            Self::Servers | Self::Mappings | Self::Slots | Self::Policies | Self::Choices(_)
         )
     }
 
@@ -726,6 +747,7 @@ impl Kind {
             Self::Bytes(_) => "BYTES",
             Self::Switch => "BOOL",
             Self::Choice(_) => "NAME",
+            Self::Choices(_) => "NAME,…",
             Self::Level => "LEVEL",
         }
     }
@@ -769,6 +791,12 @@ impl Kind {
                     Some((last, others)) => format!("{} or {last}", others.join(", ")),
                     None => String::new(),
                 }
+            }
+            Self::Choices(choices) => {
+                let choices = choices();
+                let names: Vec<_> = choices.iter().map(PossibleValue::get_name).collect();
+                let first = names.first().copied().unwrap_or_default();
+                format!("a list such as [{first}] of {}", names.join(", "))
             }
             Self::Level => {
                 "error, warn, info, debug or trace, or directives such as info,hapax::session=debug"

@@ -95,6 +95,16 @@ fn of_kind(kind: &Kind) -> Json {
             let names = choices.iter().map(PossibleValue::get_name);
             json!({ "enum": names.collect::<Vec<_>>() })
         }
+        Kind::Choices(choices) => {
+            let choices = choices();
+            let names = choices.iter().map(PossibleValue::get_name);
+            let names: Vec<_> = names.collect();
+            let any = names.join("|");
+            json!({ "anyOf": [
+                { "type": "array", "items": { "enum": names }, "minItems": 1 },
+                { "type": "string", "pattern": format!("^({any})(,({any}))*$") },
+            ]})
+        }
         Kind::Level => json!({ "type": "string", "minLength": 1 }),
     }
 }

@@ -17,9 +17,9 @@ use super::file::{self, FileError};
 use super::keys::{KEYS, Key, Kind};
 use super::value::{FromValue, Value};
 use super::{
-    AddressMap, AdminConfig, BackoffConfig, CertificateFiles, Config, Conflict, DrainConfig,
-    Limits, ListenTls, LogConfig, ParseError, SequenceConfig, StateConfig, Timeouts, UpstreamSasl,
-    UpstreamTls, sasl,
+    AddressMap, AdminConfig, BackoffConfig, CertificateFiles, ClientMechanism, Config, Conflict,
+    DrainConfig, Limits, ListenSasl, ListenTls, LogConfig, ParseError, SequenceConfig, StateConfig,
+    Timeouts, UpstreamSasl, UpstreamTls, sasl,
 };
 use crate::memory;
 use crate::policy::Policies;
@@ -326,6 +326,7 @@ impl Settings {
             upstream_tls: self.upstream_tls(&mut conflicts),
             upstream_sasl: self.upstream_sasl(&mut conflicts),
             listen_tls: self.listen_tls(&mut conflicts),
+            listen_sasl: self.listen_sasl(&mut conflicts),
             allow_open_listener: self.get("allowOpenListener"),
             mode: self.choice("sequence.mode"),
             sequence: SequenceConfig {
@@ -449,6 +450,48 @@ impl Settings {
             certificate: certificate?,
             client_ca_file,
         })
+    }
+
+    fn listen_sasl(&self, conflicts: &mut Vec<Conflict>) -> Option<ListenSasl> {
+        const MECHANISMS: &str = "listen.sasl.mechanisms";
+        const USERS: &str = "listen.sasl.usersFile";
+        let names: Vec<String> = self.get(MECHANISMS);
+        let mut mechanisms = Vec::new();
+        for name in names {
+            let mechanism = ClientMechanism::from_str(&name, false);
+            let mechanism = mechanism.expect("a choice is one of its key's names");
+            if !mechanisms.contains(&mechanism) {
+                mechanisms.push(mechanism);
+            }
+        }
+        let (given, missing, advice) = match self.get::<Option<PathBuf>>(USERS) {
+            Some(users_file) if !mechanisms.is_empty() => {
+                return Some(ListenSasl {
+                    users_file,
+                    mechanisms,
+                });
+            }
+            Some(_) => (
+                USERS,
+                MECHANISMS,
+                "name at least one mechanism, or leave it out",
+            ),
+            None if self.at(MECHANISMS).value == default_of(self.at(MECHANISMS).key).value => {
+                return None;
+            }
+            // Whoever names mechanisms believes that clients authenticate.
+            None => (
+                MECHANISMS,
+                USERS,
+                "give the file of the users, or leave this out to let clients authenticate to the brokers",
+            ),
+        };
+        conflicts.push(Conflict::TlsIncomplete {
+            given,
+            missing,
+            advice,
+        });
+        None
     }
 
     /// The files of a certificate and of its key: both or none.

@@ -46,6 +46,8 @@ pub enum Value {
     Switch(bool),
     /// [`Kind::Choice`].
     Choice(String),
+    /// [`Kind::Choices`].
+    Choices(Vec<String>),
     /// [`Kind::Level`].
     Level(String),
 }
@@ -67,6 +69,7 @@ impl Kind {
             Self::Count(_) | Self::Bytes(_) => Value::Count(self.parse_count(text)?),
             Self::Switch => Value::Switch(parse_switch(text)?),
             Self::Choice(choices) => Value::Choice(self.parse_choice(&choices(), text)?),
+            Self::Choices(choices) => Value::Choices(vec![self.parse_choice(&choices(), text)?]),
             Self::Level => Value::Level(parse_level(text)?),
         })
     }
@@ -89,6 +92,7 @@ impl Kind {
             Self::Mappings => Value::Mappings(Vec::new()),
             Self::Slots => Value::Slots(Vec::new()),
             Self::Policies => Value::Policies(Vec::new()),
+            Self::Choices(_) => Value::Choices(Vec::new()),
             Self::Host => Value::Host(None),
             Self::Text => Value::Text(None),
             Self::Directory | Self::File => Value::Path(None),
@@ -131,6 +135,7 @@ impl Value {
             (Self::Mappings(own), Self::Mappings(others)) => own.extend(others),
             (Self::Slots(own), Self::Slots(others)) => own.extend(others),
             (Self::Policies(own), Self::Policies(others)) => own.extend(others),
+            (Self::Choices(own), Self::Choices(others)) => own.extend(others),
             (own, other) => *own = other,
         }
     }
@@ -167,6 +172,7 @@ impl Value {
             Self::Time(time) => write_time(*time).into(),
             Self::Count(count) => (*count).into(),
             Self::Switch(switch) => (*switch).into(),
+            Self::Choices(names) => names.clone().into(),
             Self::Choice(text) | Self::Level(text) => text.clone().into(),
         }
     }
@@ -289,6 +295,7 @@ from_value! {
     Value::Count(count) => count: usize,
     Value::Switch(switch) => switch: bool,
     Value::Choice(text) | Value::Level(text) => text: String,
+    Value::Choices(names) => names: Vec<String>,
 }
 
 #[cfg(test)]

@@ -225,6 +225,7 @@ fn secured() -> Value {
     let mut says = plain();
     says["listen"]["tls"] = own.clone();
     says["listen"]["tls"]["clientCaFile"] = json!("/ca.crt");
+    says["listen"]["sasl"]["usersFile"] = json!("/users");
     says["upstream"]["tls"] = own;
     says["upstream"]["tls"]["enabled"] = json!(true);
     says["upstream"]["tls"]["caFile"] = json!("/ca.crt");
@@ -302,6 +303,7 @@ fn another(key: &Key) -> Value {
             let other = choices().into_iter().find(|c| c.get_name() != key.default);
             json!(other.unwrap().get_name())
         }
+        Kind::Choices(_) => json!(["PLAIN"]),
         Kind::Level => json!("debug"),
     }
 }
@@ -309,7 +311,8 @@ fn another(key: &Key) -> Value {
 #[test]
 fn every_key_takes_effect_or_is_refused_by_name_and_then_nothing_changes() {
     for key in KEYS {
-        let needs_files = matches!(key.kind, Kind::File) || key.path == "upstream.tls.serverName";
+        let beside_files = ["upstream.tls.serverName", "listen.sasl.mechanisms"];
+        let needs_files = matches!(key.kind, Kind::File) || beside_files.contains(&key.path);
         let says = match key.path {
             path if path.starts_with("upstream.sasl.") => logged_in(path),
             _ if needs_files => secured(),

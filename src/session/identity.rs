@@ -16,6 +16,9 @@ pub(super) struct Authentication {
     /// Whether the listener is on loopback, where any user of this machine
     /// counts as one.
     loopback: bool,
+    /// Whether hapax itself has found out who the client is: then it stays so,
+    /// and no broker is asked.
+    settled: bool,
 }
 
 #[derive(Debug)]
@@ -47,6 +50,7 @@ impl Authentication {
         Self {
             stage: Stage::Anonymous,
             loopback,
+            settled: false,
         }
     }
 
@@ -56,7 +60,22 @@ impl Authentication {
         Self {
             stage: Stage::Proven(user),
             loopback,
+            settled: false,
         }
+    }
+
+    /// hapax itself has found out who the client is.
+    pub(super) fn settled_as(identity: Identity) -> Self {
+        Self {
+            stage: Stage::Proven(identity),
+            loopback: false,
+            settled: true,
+        }
+    }
+
+    /// Whether it did.
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled
     }
 
     /// A SaslHandshake request went out.

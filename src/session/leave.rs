@@ -18,6 +18,7 @@ use super::{BUFFER, Session, poll_read};
 use crate::config::Mode;
 use crate::socket;
 use crate::timers::timeout;
+use crate::tls::Stream;
 use std::future::poll_fn;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -122,22 +123,27 @@ impl Session {
     /// Reads on until the client has seen the end: what it has sent meanwhile
     /// would make a reset of it, which may take answers with it.
     pub(super) async fn linger(&mut self) {
-        let seen = poll_fn(|cx| {
-            BUFFER.with_borrow_mut(|buffer| {
-                // In turns: a client that never stops must not keep the worker.
-                match poll_read(cx, &mut self.client, buffer) {
-                    Poll::Ready(Ok(1..)) => {
-                        cx.waker().wake_by_ref();
-                        Poll::Pending
-                    }
-                    Poll::Ready(_) => Poll::Ready(()),
-                    Poll::Pending => Poll::Pending,
-                }
-            })
-        });
-        // Whoever does not close is closed.
-        let _ = timeout(LINGER_MAX, seen).await;
+        drop_what_comes(&mut self.client).await;
     }
+}
+
+/// Reads until the client closes, for a moment at most.
+pub(super) async fn drop_what_comes(client: &mut Stream) {
+    let seen = poll_fn(|cx| {
+        BUFFER.with_borrow_mut(|buffer| {
+            // In turns: a client that never stops must not keep the worker.
+            match poll_read(cx, client, buffer) {
+                Poll::Ready(Ok(1..)) => {
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                Poll::Ready(_) => Poll::Ready(()),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+    });
+    // Whoever does not close is closed.
+    let _ = timeout(LINGER_MAX, seen).await;
 }
 
 /// How many frames at the beginning of these bytes are whole.

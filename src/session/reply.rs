@@ -13,6 +13,7 @@ use crate::ids::{NodeId, TopicId};
 use crate::ledger::UNSEEN_FENCE;
 use crate::metrics::{BadFrame, FencedBy, Outcome, Side};
 use crate::session::shared::Shared;
+use crate::users::SASL_APIS;
 use crate::wire::addresses::{self, Directory, EndpointScan};
 use crate::wire::transactions::{self, Claim};
 use crate::wire::{WireError, api, api_versions, frame, sasl};
@@ -302,10 +303,14 @@ impl Session {
             Reply::ApiVersions => {
                 let mut copy = frame.to_vec();
                 let clamped = api_versions::clamp(version, &mut copy).map_err(malformed)?;
-                (
-                    true,
-                    (!clamped.is_empty()).then(|| frame::with_length(&copy).into()),
-                )
+                let mut changed = !clamped.is_empty();
+                if self.authentication.is_settled()
+                    && let Some(own) =
+                        api_versions::with_own(version, &copy, &SASL_APIS).map_err(malformed)?
+                {
+                    (copy, changed) = (own, true);
+                }
+                (true, changed.then(|| frame::with_length(&copy).into()))
             }
             Reply::Handshake => {
                 let error = sasl::handshake_error(frame).map_err(malformed)?;

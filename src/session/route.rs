@@ -20,6 +20,8 @@ const READ_WHOLE_MAX: usize = 1024 * 1024;
 pub(super) const NAME_KEPT_MAX: usize = 512;
 /// What a client is told that wants to log in where hapax does so itself.
 const LOGS_IN_ITSELF: &str = "hapax logs in to the brokers itself: set security.protocol to PLAINTEXT, or to SSL where hapax speaks TLS";
+/// What a client hears that authenticates again where no session ends.
+const ILLEGAL_SASL_STATE: i16 = 34;
 /// Bytes of the length before a frame.
 pub(super) const PREFIX: usize = 4;
 
@@ -330,6 +332,9 @@ impl Session {
         frame: Frame<'_>,
         head: RequestHead,
     ) -> Result<bool, End> {
+        if self.authentication.is_settled() {
+            return self.stay_settled(pass, frame, head);
+        }
         if self.shared.sasl.is_on() {
             return self.refuse_login(pass, frame, head);
         }
@@ -380,6 +385,33 @@ impl Session {
         };
         let client_id = self.info.client_id.get().map(|id| &**id);
         self.shared.logs_in_itself(self.info.client, client_id);
+        Ok(self.answer_here(pass, frame, head, answer))
+    }
+
+    /// Answers who has authenticated to hapax and begins to do so again, as a
+    /// broker does whose sessions do not end (KIP-368): nobody becomes somebody
+    /// else.
+    fn stay_settled(
+        &mut self,
+        pass: &mut Pass<'_>,
+        frame: Frame<'_>,
+        head: RequestHead,
+    ) -> Result<bool, End> {
+        let RequestHead {
+            api_key,
+            api_version: version,
+            correlation_id,
+        } = head;
+        if api_versions::newest(api_key).is_none_or(|newest| !(0..=newest).contains(&version)) {
+            let api = api::name(api_key);
+            return Err(End::UnknownVersion { api, version });
+        }
+        let answer = if api_key == api::SASL_HANDSHAKE {
+            sasl::handshake_response(correlation_id, ILLEGAL_SASL_STATE, &[])
+        } else {
+            let why = "the connection is authenticated, and does not end by itself";
+            sasl::refusal_response(version, correlation_id, ILLEGAL_SASL_STATE, why)
+        };
         Ok(self.answer_here(pass, frame, head, answer))
     }
 

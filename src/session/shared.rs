@@ -10,6 +10,7 @@ use crate::metrics::{
 };
 use crate::sasl::{LoginError, Sasl};
 use crate::session::end::End;
+use crate::session::greeting::Greetings;
 use crate::session::leave::Stage;
 use crate::session::told::{Matter, Told, several};
 use crate::timers::timeout;
@@ -17,6 +18,7 @@ use crate::tls::{HandshakeError, LoadError, Reason, Stream, Tls};
 use crate::upstream::{
     Backoff, Broker, Brokers, DialError, Dialled, Dialler, Learned, Own, ProbeError, Target, ask,
 };
+use crate::users::Users;
 use crate::window::Time;
 use crate::wire::frame::{FrameError, Stranger};
 use dashmap::DashMap;
@@ -27,7 +29,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 /// The port that a client came in by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +86,12 @@ pub struct Shared {
     connections_fit: usize,
     /// What hapax logs in to brokers by, where it does so itself.
     pub sasl: Sasl,
+    /// Whom clients have to authenticate as, where they have to.
+    pub users: Option<Users>,
+    /// Passwords that may be looked at at once.
+    pub(super) password_checks: Semaphore,
+    /// What brokers say to clients that nobody knows yet.
+    pub(super) greetings: Greetings,
     sessions_made: AtomicU64,
     /// Bytes of unfinished requests that sessions have set out to collect.
     collected: AtomicUsize,
@@ -123,17 +131,27 @@ const REFUSED_FOR: Duration = Duration::from_secs(3600);
 const CLOCK_SHARE: u32 = 24;
 const CLOCK_LATE: Duration = Duration::from_secs(10);
 
+/// What hapax shows to whom, and whom it believes.
+#[derive(Default)]
+pub struct Trusted {
+    /// TLS, on either side.
+    pub tls: Tls,
+    /// Its own logins to brokers.
+    pub sasl: Sasl,
+    /// Whom clients have to authenticate as.
+    pub users: Option<Users>,
+}
+
 impl Shared {
     /// Everything at its beginning.
     #[must_use]
     pub fn new(
         config: Config,
         ledger: Ledger,
-        brokers: Brokers,
+        (brokers, own): (Brokers, Own),
         metrics: Arc<Metrics>,
         events: Arc<Events>,
-        own: Own,
-        (tls, sasl): (Tls, Sasl),
+        Trusted { tls, sasl, users }: Trusted,
     ) -> Self {
         let division = division(&config);
         let secured = [tls.is_for_clients(), tls.is_for_brokers()];
@@ -143,6 +161,9 @@ impl Shared {
             memory: Budget::new(division.buffers),
             connection_bytes,
             connections_fit: division.connections(connection_bytes),
+            password_checks: Semaphore::new(config.workers),
+            greetings: Greetings::default(),
+            users,
             current: RwLock::new(Arc::new(config.clone())),
             version: AtomicU32::new(0),
             stage: watch::Sender::new(Stage::Serving),

@@ -37,6 +37,8 @@ pub(super) enum Matter {
     ClientLogin(IpAddr),
     /// hapax is not logged in any more.
     Login(Option<NodeId>),
+    /// A client does not authenticate.
+    ClientSasl(IpAddr),
     /// A client does not do what a policy of the topic requires.
     Policy(IpAddr, Option<TopicKey>),
     /// There are too many connections.
@@ -87,6 +89,7 @@ impl Matter {
             Self::BrokerLost(_)
             | Self::Policy(..)
             | Self::ClientTls(_)
+            | Self::ClientSasl(_)
             | Self::ClientLogin(_)
             | Self::Login(_) => 3,
             Self::BrokerSpeech(_) | Self::ClientSpeech(_) | Self::NoPort => 10,

@@ -203,6 +203,22 @@ impl Conversation {
         Ok(api_versions::offered(&answer)?)
     }
 
+    /// The answer to ApiVersions of this version, from 0 to 4, as it came.
+    ///
+    /// # Errors
+    ///
+    /// Where none comes in time.
+    pub async fn api_versions_in(&mut self, version: i16) -> Result<Vec<u8>, ProbeError> {
+        let name = StrBytes::from_static_str("hapax");
+        let request = match version {
+            0..3 => ApiVersionsRequest::default(),
+            _ => ApiVersionsRequest::default()
+                .with_client_software_name(name)
+                .with_client_software_version(StrBytes::from_static_str(OWN_VERSION)),
+        };
+        self.ask(version, &request).await
+    }
+
     /// The cluster without its topics.
     ///
     /// # Errors
@@ -294,6 +310,8 @@ fn encode<R: Request>(version: i16, correlation_id: i32, request: &R) -> BytesMu
     whole
 }
 
+/// What brokers show of who asks.
+const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The broker has SASL, but not this mechanism.
 const UNSUPPORTED_SASL_MECHANISM: i16 = 33;
 

@@ -88,6 +88,60 @@ pub fn clamp(version: i16, frame: &mut [u8]) -> Result<Vec<Clamped>, WireError> 
     Ok(clamped)
 }
 
+/// The response `frame` to a request of `version`, with these ranges in place
+/// of the broker's, or behind its own where it has none: what hapax answers
+/// itself. `None` for a response that lists nothing, or has them all.
+pub fn with_own(version: i16, frame: &[u8], own: &[Offered]) -> Result<Option<Vec<u8>>, WireError> {
+    let flexible = version >= FLEXIBLE;
+    let mut cursor = Cursor::new(frame);
+    cursor.int32("a correlation id")?;
+    if cursor.int16("an error code")? != 0 {
+        return Ok(None);
+    }
+    let count_at = cursor.at();
+    let count = cursor.count(flexible, "api keys")?.unwrap_or(0);
+    let listed_at = cursor.at();
+    let mut missing = own.to_vec();
+    let mut changed = frame.to_vec();
+    for _ in 0..count {
+        let api_key = cursor.int16("an api key")?;
+        let range_at = cursor.at();
+        cursor.int16("a minimum version")?;
+        cursor.int16("a maximum version")?;
+        if flexible {
+            cursor.tags()?;
+        }
+        let Some(at) = missing.iter().position(|own| own.api_key == api_key) else {
+            continue;
+        };
+        let Offered { min, max, .. } = missing.swap_remove(at);
+        let [a, b] = min.to_be_bytes();
+        let [c, d] = max.to_be_bytes();
+        let range = changed.get_mut(range_at..);
+        if let Some(range) = range.and_then(<[u8]>::first_chunk_mut) {
+            *range = [a, b, c, d];
+        }
+    }
+    let listed_to = cursor.at();
+    if missing.is_empty() {
+        return Ok((changed != frame).then_some(changed));
+    }
+    let part = |range: std::ops::Range<usize>| changed.get(range).unwrap_or_default();
+    let mut out = part(0..count_at).to_vec();
+    cursor::put_count(&mut out, flexible, count + missing.len());
+    out.extend(part(listed_at..listed_to));
+    for Offered { api_key, min, max } in missing {
+        for value in [api_key, min, max] {
+            out.extend(value.to_be_bytes());
+        }
+        if flexible {
+            out.push(0);
+        }
+    }
+    out.extend(part(listed_to..changed.len()));
+    Ok(Some(out))
+}
+
 /// The versions of one api that a broker has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offered {
@@ -126,11 +180,16 @@ pub fn offered(frame: &[u8]) -> Result<Vec<Offered>, WireError> {
 /// answers, in the layout of version 0, with the range of ApiVersions alone
 /// (KIP-511).
 pub fn unsupported(correlation_id: i32) -> Bytes {
+    unsupported_above(NEWEST, correlation_id)
+}
+
+/// The same where `newest` is the newest version that is answered.
+pub fn unsupported_above(newest: i16, correlation_id: i32) -> Bytes {
     let mut out = vec![0; 4];
     out.extend(correlation_id.to_be_bytes());
     out.extend(UNSUPPORTED_VERSION.to_be_bytes());
     cursor::put_count(&mut out, false, 1);
-    for value in [api::API_VERSIONS, 0, NEWEST] {
+    for value in [api::API_VERSIONS, 0, newest] {
         out.extend(value.to_be_bytes());
     }
     cursor::seal(out)
@@ -214,6 +273,45 @@ mod tests {
     }
 
     #[test]
+    fn what_hapax_answers_itself_is_listed_once() {
+        let of = |api_key, min, max| Offered { api_key, min, max };
+        let own = [of(17, 0, 1), of(36, 0, 2), of(9, 3, 4)];
+        for version in 0..=4 {
+            let mut before = response_of(version);
+            if version == 1 {
+                // A broker that has them all.
+                for own in own {
+                    let api = ApiVersion::default().with_api_key(own.api_key);
+                    before.api_keys.push(api);
+                }
+                before.api_keys.swap_remove(4);
+            }
+            let frame = response(18, version, &before);
+            let changed = with_own(version, &frame, &own).unwrap().unwrap();
+            let after: ApiVersionsResponse = decode(18, version, &changed);
+            for own in own {
+                let listed = after.api_keys.iter().filter(|a| a.api_key == own.api_key);
+                let ranges: Vec<_> = listed.map(|a| (a.min_version, a.max_version)).collect();
+                assert_eq!(ranges, [(own.min, own.max)], "version {version}");
+            }
+            let others = |of: &ApiVersionsResponse| {
+                let mut others = of.clone();
+                others
+                    .api_keys
+                    .retain(|a| own.iter().all(|own| own.api_key != a.api_key));
+                others
+            };
+            assert_eq!(others(&after), others(&before));
+            assert_eq!(with_own(version, &changed, &own), Ok(None));
+            for end in 0..frame.len() {
+                let _ = with_own(version, &frame[..end], &own);
+            }
+        }
+        let refusal = response_of(0).with_error_code(UNSUPPORTED_VERSION);
+        assert_eq!(with_own(3, &response(18, 0, &refusal), &own), Ok(None));
+    }
+
+    #[test]
     fn an_older_brokers_refusal_is_relayed_as_it_is() {
         let refusal = response_of(0).with_error_code(UNSUPPORTED_VERSION);
         let before = response(18, 0, &refusal);
@@ -246,6 +344,8 @@ mod tests {
         fn no_bytes_make_it_panic(
             bytes in prop::collection::vec(any::<u8>(), 0..100), version in -1i16..7,
         ) {
+            let own = [Offered { api_key: 17, min: 0, max: 1 }];
+            let _ = with_own(version, &bytes, &own);
             let mut frame = bytes.clone();
             let clamped = clamp(version, &mut frame).unwrap_or_default();
             prop_assert!(clamped.len() <= bytes.len());

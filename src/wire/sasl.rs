@@ -1,7 +1,9 @@
-//! Who authenticates, without what they authenticate with.
+//! Who authenticates, without what they authenticate with; and what hapax
+//! answers where they authenticate to it.
 
-use super::cursor::Cursor;
+use super::cursor::{self, Cursor};
 use super::{WireError, api, header};
+use bytes::Bytes;
 
 /// The mechanism that a SaslHandshake request body asks for.
 pub fn handshake_mechanism(version: i16, body: &[u8]) -> Result<&str, WireError> {
@@ -71,6 +73,74 @@ pub fn authenticate_answer(version: i16, frame: &[u8]) -> Result<TokenAnswer, Wi
         error,
         is_empty: len.unwrap_or(0) == 0,
     })
+}
+
+/// A whole response to SaslHandshake, length first: the error, and the
+/// mechanisms that there are.
+#[must_use]
+pub fn handshake_response(correlation_id: i32, error: i16, mechanisms: &[&str]) -> Bytes {
+    let mut out = begin(correlation_id, false);
+    out.extend(error.to_be_bytes());
+    cursor::put_count(&mut out, false, mechanisms.len());
+    for mechanism in mechanisms {
+        put_text(&mut out, false, mechanism);
+    }
+    cursor::seal(out)
+}
+
+/// A whole response to SaslAuthenticate, length first: a token, without an end
+/// of the session.
+#[must_use]
+pub fn token_response(version: i16, correlation_id: i32, token: &[u8]) -> Bytes {
+    authenticate_response(version, correlation_id, 0, None, token)
+}
+
+/// The same that refuses, and says why.
+#[must_use]
+pub fn refusal_response(version: i16, correlation_id: i32, error: i16, why: &str) -> Bytes {
+    authenticate_response(version, correlation_id, error, Some(why), b"")
+}
+
+fn authenticate_response(
+    version: i16,
+    correlation_id: i32,
+    error: i16,
+    message: Option<&str>,
+    token: &[u8],
+) -> Bytes {
+    let flexible = version >= FLEXIBLE;
+    let mut out = begin(correlation_id, flexible);
+    out.extend(error.to_be_bytes());
+    match message {
+        Some(message) => put_text(&mut out, flexible, message),
+        None if flexible => out.push(0),
+        None => out.extend((-1_i16).to_be_bytes()),
+    }
+    cursor::put_count(&mut out, flexible, token.len());
+    out.extend_from_slice(token);
+    if version >= 1 {
+        // 0: the session does not end by itself (KIP-368).
+        out.extend(0_i64.to_be_bytes());
+    }
+    if flexible {
+        out.push(0);
+    }
+    cursor::seal(out)
+}
+
+/// The beginning of a response: room for its length, and its header.
+fn begin(correlation_id: i32, flexible: bool) -> Vec<u8> {
+    let mut out = vec![0; 4];
+    out.extend(correlation_id.to_be_bytes());
+    if flexible {
+        out.push(0);
+    }
+    out
+}
+
+fn put_text(out: &mut Vec<u8>, flexible: bool, text: &str) {
+    cursor::put_string(out, flexible, text.as_bytes(), "a text of hapax's own")
+        .expect("a mechanism or a reason has a few words");
 }
 
 fn unsupported(api_key: i16, version: i16) -> WireError {
@@ -188,8 +258,7 @@ const MAX_VERSION: i16 = 25;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::testing::{request, response, text};
-    use bytes::Bytes;
+    use crate::wire::testing::{decode, request, response, text, unframed};
     use kafka_protocol::messages::{
         SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest,
         SaslHandshakeResponse,
@@ -226,6 +295,32 @@ mod tests {
             assert!(authenticate_answer(version, &frame[..4]).is_err());
         }
         assert!(authenticate_token(3, &[0; 9]).is_err());
+    }
+
+    #[test]
+    fn answers_of_hapax_agree_with_the_crate() {
+        for version in 0..=1 {
+            let whole = handshake_response(7, 33, &["PLAIN", "SCRAM-SHA-256"]);
+            let answer: SaslHandshakeResponse = decode(17, version, unframed(&whole));
+            let expected = SaslHandshakeResponse::default()
+                .with_error_code(33)
+                .with_mechanisms(vec![text("PLAIN"), text("SCRAM-SHA-256")]);
+            assert_eq!(answer, expected);
+        }
+        for version in 0..=2 {
+            let whole = token_response(version, 7, b"r=abc");
+            let answer: SaslAuthenticateResponse = decode(36, version, unframed(&whole));
+            let token = SaslAuthenticateResponse::default()
+                .with_error_message(None)
+                .with_auth_bytes(Bytes::from_static(b"r=abc"));
+            assert_eq!(answer, token);
+            let whole = refusal_response(version, 7, 58, "no");
+            let answer: SaslAuthenticateResponse = decode(36, version, unframed(&whole));
+            let refusal = SaslAuthenticateResponse::default()
+                .with_error_code(58)
+                .with_error_message(Some(text("no")));
+            assert_eq!(answer, refusal);
+        }
     }
 
     #[test]

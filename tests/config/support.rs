@@ -154,6 +154,11 @@ pub fn samples(key: &Key) -> [Sample; 3] {
             let third = others.next().unwrap();
             [(first, first), (key.default, key.default), (third, third)]
         }
+        Kind::Choices(_) => [
+            ("PLAIN", "[PLAIN]"),
+            ("SCRAM-SHA-512,PLAIN", "[SCRAM-SHA-512, PLAIN]"),
+            ("SCRAM-SHA-256", "[SCRAM-SHA-256]"),
+        ],
         Kind::Level => [
             ("debug", "debug"),
             ("warn,hapax::session=trace", "\"warn,hapax::session=trace\""),

@@ -108,7 +108,7 @@ macro_rules! short_runs {
 }
 
 short_runs! {
-    frames headers batches sasl
+    frames headers batches sasl login
     produce_request produce_request_valid produce_response produce_response_valid
     addresses addresses_valid coordinators coordinators_valid api_versions api_versions_valid
     log log_valid renumbered

@@ -18,6 +18,7 @@ pub fn of(target: &Target) -> Vec<Vec<u8>> {
         "headers" => headers(),
         "batches" => batches(),
         "sasl" => sasl(),
+        "login" => login(),
         "produce_request" => {
             let requests = golden("ProduceRequest").into_iter();
             requests
@@ -175,6 +176,20 @@ fn sasl() -> Vec<Vec<u8>> {
             .map(|g| with(&[g.version, 0], &g.response())),
     );
     all
+}
+
+/// Logins that are right, each by a mechanism and a framing; then requests that come too early.
+fn login() -> Vec<Vec<u8>> {
+    vec![
+        vec![0, 0, 0, 1, 2, 2, 0, 1, 1],
+        vec![0, 0, 1, 1, 2, 1, 1, 1, 1, 2, 1, 2, 1, 1],
+        vec![0, 0, 2, 1, 2, 0, 1, 1, 1, 2, 0, 3, 1, 1],
+        vec![0, 0, 1, 0, 5, 1, 1, 1, 5, 2, 1, 1],
+        vec![0, 0, 0, 0, 5, 0, 1, 1],
+        vec![0, 6, 18, 3, 0, 0, 0, 1, 2, 1, 0, 1, 0, 0, 3],
+        vec![1, 0, 1, 1, 6, 3, 1, 4, 0, 0, 0, 0],
+        vec![2, 0, 0, 1],
+    ]
 }
 
 fn addresses(random: &mut Random) -> Vec<Vec<u8>> {

@@ -15,6 +15,7 @@ mod attack;
 mod broker;
 mod bumps;
 mod container;
+mod door;
 mod drain;
 mod enforce;
 mod flow;
@@ -27,6 +28,7 @@ mod reload;
 mod resolve;
 mod runs;
 mod sasl;
+mod scram;
 #[path = "../support/secure.rs"]
 mod secure;
 mod snapshot;

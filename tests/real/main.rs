@@ -59,3 +59,5 @@ mod tap;
 mod tools;
 #[cfg(test)]
 mod traffic;
+#[cfg(test)]
+mod users;

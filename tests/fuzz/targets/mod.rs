@@ -17,6 +17,7 @@ mod config;
 mod coordinators;
 mod dev;
 pub mod log;
+mod login;
 pub mod messages;
 pub mod produce;
 mod second;
@@ -97,6 +98,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("headers", small::headers),
     Target::new("batches", small::batches),
     Target::new("sasl", small::sasl),
+    Target::new("login", login::frames).heavy(512, 256 << 10, 4_000),
     Target::new("produce_request", produce::any_request),
     Target::new("produce_request_valid", produce::valid_request).heavy(512, 8 << 20, 20_000),
     Target::new("produce_response", produce::any_response),

@@ -1,0 +1,180 @@
+//! A file of users: who they are, and what is kept of their passwords. Pure.
+//!
+//! ```text
+//! # one user and mechanism a line
+//! alice:SCRAM-SHA-256$16384:SALT$STORED-KEY:SERVER-KEY
+//! alice:SCRAM-SHA-512$16384:SALT$STORED-KEY:SERVER-KEY
+//! ```
+
+use super::credential::{BadCredential, Credential, Hash};
+use std::collections::HashMap;
+
+/// Why a file is no list of users. It says nothing of what the file has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BadLine {
+    /// Nobody is in it.
+    #[error(" has no user, so nobody could get in: hapax user NAME makes a line")]
+    Nobody,
+    /// It is no text.
+    #[error(" is no text in UTF-8")]
+    NotUtf8,
+    /// A line that is none.
+    #[error(":{0}: no NAME:CREDENTIAL: hapax user NAME makes a line")]
+    NoName(usize),
+    /// A credential that is none.
+    #[error(":{0}: no credential, {1}: hapax user NAME makes a line")]
+    Credential(usize, BadCredential),
+    /// The same user and mechanism again.
+    #[error(":{0}: this user already has a line of this mechanism: remove one of them")]
+    Twice(usize),
+}
+
+/// The users.
+pub struct List {
+    of: HashMap<String, Vec<Credential>>,
+    /// What users who do not exist are made from.
+    model: Credential,
+}
+
+/// What is known of somebody who says a name.
+pub struct Known {
+    /// What he has to prove.
+    pub credential: Credential,
+    /// Whether there is such a user: if not, nothing proves anything.
+    pub exists: bool,
+}
+
+impl List {
+    /// The users of a file.
+    ///
+    /// # Errors
+    ///
+    /// The first line that is wrong.
+    pub fn parse(bytes: &[u8]) -> Result<Self, BadLine> {
+        let text = str::from_utf8(bytes).map_err(|_| BadLine::NotUtf8)?;
+        let mut of: HashMap<String, Vec<Credential>> = HashMap::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (name, credential) = line.split_once(':').ok_or(BadLine::NoName(number))?;
+            if !is_name(name) {
+                return Err(BadLine::NoName(number));
+            }
+            let credential: Credential = credential
+                .parse()
+                .map_err(|error| BadLine::Credential(number, error))?;
+            let own = of.entry(name.to_owned()).or_default();
+            if own.iter().any(|other| other.hash == credential.hash) {
+                return Err(BadLine::Twice(number));
+            }
+            own.push(credential);
+            own.sort_by_key(|credential| credential.hash);
+        }
+        let all = of.values().flatten();
+        let model = all.min_by(|a, b| a.rank().cmp(b.rank()));
+        let model = model.ok_or(BadLine::Nobody)?.clone();
+        Ok(Self { of, model })
+    }
+
+    /// How many users there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.of.len()
+    }
+
+    /// Whether there is none, which no file says.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// What somebody who says this name has to prove by a SCRAM mechanism.
+    #[must_use]
+    pub fn by_scram(&self, name: &str, hash: Hash) -> Known {
+        let mut own = self.of.get(name).into_iter().flatten();
+        self.known(own.find(|own| own.hash == hash), name, hash)
+    }
+
+    /// What he has to prove by his password itself.
+    #[must_use]
+    pub fn by_password(&self, name: &str) -> Known {
+        let own = self.of.get(name).and_then(|own| own.first());
+        self.known(own, name, self.model.hash)
+    }
+
+    fn known(&self, own: Option<&Credential>, name: &str, hash: Hash) -> Known {
+        Known {
+            credential: own.map_or_else(|| self.model.pretended(hash, name), Clone::clone),
+            exists: own.is_some(),
+        }
+    }
+}
+
+/// Whether a line can begin with it, and a client say it.
+pub(crate) fn is_name(name: &str) -> bool {
+    let odd = |c: char| c == ':' || c.is_control();
+    let edge = |c: char| c.is_whitespace() || c == '#';
+    !name.is_empty() && !name.contains(odd) && !name.starts_with(edge) && !name.ends_with(edge)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(name: &str, hash: Hash, password: &str) -> String {
+        let salt = format!("salt of {name}");
+        let made = Credential::of(hash, password.as_bytes(), salt.as_bytes(), 4096);
+        format!("{name}:{made}\n")
+    }
+
+    #[test]
+    fn users_are_found_by_the_mechanism() {
+        let text = format!(
+            "# users\n\n{}{}  {}",
+            line("alice", Hash::Sha512, "a"),
+            line("alice", Hash::Sha256, "a"),
+            line("bób smith", Hash::Sha512, "b")
+        );
+        let list = List::parse(text.as_bytes()).unwrap();
+        assert_eq!(list.len(), 2);
+        let alice = list.by_scram("alice", Hash::Sha512);
+        assert!(alice.exists && alice.credential.is_of(b"a"));
+        assert!(list.by_password("bób smith").credential.is_of(b"b"));
+        assert!(list.by_password("alice").credential.is_of(b"a"));
+        let none = list.by_scram("bób smith", Hash::Sha256);
+        assert!(!none.exists && none.credential.hash == Hash::Sha256);
+        let nobody = list.by_password("carol");
+        assert!(!nobody.exists && nobody.credential.iterations == 4096);
+    }
+
+    /// A client that asks again and again must not see who exists by what
+    /// changes, neither over a restart nor on another replica.
+    #[test]
+    fn nobody_is_always_the_same() {
+        let text = line("alice", Hash::Sha256, "a") + &line("bob", Hash::Sha256, "b");
+        let salt = |text: &str| {
+            let list = List::parse(text.as_bytes()).unwrap();
+            list.by_scram("carol", Hash::Sha256).credential.salt
+        };
+        assert_eq!(salt(&text), salt(&format!("# new\n{text}")));
+    }
+
+    #[test]
+    fn a_wrong_line_is_named_and_not_shown() {
+        let good = line("alice", Hash::Sha256, "a");
+        let check = |text: &str, error| {
+            let got = List::parse(text.as_bytes()).err();
+            assert_eq!(got, Some(error), "{text}");
+        };
+        check("", BadLine::Nobody);
+        check("# nobody\n", BadLine::Nobody);
+        check(&format!("{good}alice\n"), BadLine::NoName(2));
+        check(":secret", BadLine::NoName(1));
+        let shape = BadLine::Credential(2, BadCredential::Shape);
+        check(&format!("{good}bob:secret"), shape);
+        check(&format!("{good}{good}"), BadLine::Twice(2));
+        assert_eq!(List::parse(b"\xff").err(), Some(BadLine::NotUtf8));
+    }
+}
