@@ -10,7 +10,7 @@ use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse, SaslHand
 use kafka_protocol::protocol::StrBytes;
 
 use crate::broker::{self, OPAQUE};
-use crate::login::{self, Framing, Outcome, authenticate, handshake, login};
+use crate::scram::{self, Framing, Outcome, authenticate, handshake, login};
 use crate::secure::{self, Ca, Files, VERSIONS};
 use crate::support::hapax::{self, Hapax};
 use crate::support::raw::Client;
@@ -37,7 +37,7 @@ struct Guarded {
 impl Guarded {
     fn new(flags: &[&str]) -> Self {
         let files = Files::new();
-        let path = files.write("users", &login::users(&[ALICE, BOB]));
+        let path = files.write("users", &scram::users(&[ALICE, BOB]));
         let file = format!("--listen-sasl-users-file={path}");
         let all: Vec<&str> = [file.as_str(), ALL]
             .into_iter()
@@ -229,7 +229,7 @@ fn no_other_api_works_before_a_user_is_known() {
 #[test]
 fn a_mechanism_that_is_not_offered_is_answered_with_those_that_are() {
     let files = Files::new();
-    let path = files.write("users", &login::users(&[ALICE]));
+    let path = files.write("users", &scram::users(&[ALICE]));
     let world = World::new(&[&format!("--listen-sasl-users-file={path}")]);
     let mut client = world.client();
     let offered = handshake(&mut client, 1, "PLAIN");
@@ -426,7 +426,7 @@ fn what_the_broker_offers_is_asked_for_once_for_many() {
 #[test]
 fn a_broker_that_is_gone_ends_who_asks_what_it_offers() {
     let files = Files::new();
-    let path = files.write("users", &login::users(&[ALICE]));
+    let path = files.write("users", &scram::users(&[ALICE]));
     let hapax = hapax::start_with(
         "127.0.0.1:1",
         "absorb",
@@ -537,7 +537,7 @@ fn a_new_file_of_users_counts_for_who_comes_and_not_for_who_is_here() {
         await_until(outcome, SOON, || reloads() > before);
     };
     let carol = ("carol", "carol-secret");
-    let users = login::users(&[(ALICE.0, "new-secret"), carol]);
+    let users = scram::users(&[(ALICE.0, "new-secret"), carol]);
     reload(&users, 0o600, "applied");
     assert_eq!(try_in(carol), Outcome::In);
     assert_eq!(try_in((ALICE.0, "new-secret")), Outcome::In);
@@ -628,7 +628,7 @@ fn refused(name: &str, text: &str, mode: u32) -> String {
 
 #[test]
 fn a_file_that_is_no_secret_or_no_list_ends_the_start() {
-    let users = login::users(&[ALICE]);
+    let users = scram::users(&[ALICE]);
     let open = refused("users", &users, 0o644);
     assert!(
         open.contains("can be read or written by everyone"),

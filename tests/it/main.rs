@@ -19,13 +19,13 @@ mod drain;
 mod enforce;
 mod flow;
 mod insight;
-mod login;
 mod orders;
 mod orphans;
 mod reload;
 mod resolve;
 mod runs;
 mod sasl;
+mod scram;
 #[path = "../support/secure.rs"]
 mod secure;
 mod snapshot;
