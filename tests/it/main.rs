@@ -20,7 +20,6 @@ mod drain;
 mod enforce;
 mod flow;
 mod insight;
-mod login;
 mod orders;
 mod orphans;
 mod reach;
