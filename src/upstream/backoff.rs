@@ -137,6 +137,7 @@ mod tests {
             node: node.map(|id| NodeId::from_wire(id).unwrap()),
             addresses: vec![format!("{host}:9092").parse().unwrap()],
             advertised_host: None,
+            others: Vec::new(),
         }
     }
 

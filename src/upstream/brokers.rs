@@ -21,6 +21,20 @@ pub struct Target {
     /// The host that the broker advertises, which its certificate is for
     /// wherever it is reached; without it each address has its own.
     pub advertised_host: Option<String>,
+    /// Brokers that would do as well, with the host that each advertises; they
+    /// are tried last.
+    pub others: Vec<(HostPort, String)>,
+}
+
+impl Target {
+    /// The host that the certificate of whoever is at this address is for.
+    #[must_use]
+    pub fn host_at<'t>(&'t self, address: &'t HostPort) -> &'t str {
+        let other = || self.others.iter().find(|(other, _)| other == address);
+        let host = self.advertised_host.as_ref();
+        host.or_else(|| other().map(|(_, host)| host))
+            .unwrap_or(&address.host)
+    }
 }
 
 /// What learning an address came to.
@@ -84,6 +98,9 @@ struct Lines {
 /// brokers that move at once.
 const LINES_MAX: u32 = 200;
 const LINES_EVERY: Duration = Duration::from_secs(60);
+/// Brokers that stand in for the bootstrap servers: enough to find one that is
+/// there.
+const OTHERS_MAX: usize = 8;
 
 /// Brokers without a port that are remembered; ids may change with every answer
 /// of an upstream gone wrong.
@@ -258,15 +275,23 @@ impl Brokers {
         }
     }
 
-    /// Where a connection to the bootstrap port goes.
+    /// Where a connection to the bootstrap port goes: where no bootstrap server
+    /// is left, because brokers were replaced, those that the cluster lists do
+    /// as well.
     #[must_use]
     pub fn bootstrap(&self) -> Target {
-        let first = self.state().bootstrap_first;
-        let addresses = self.bootstrap.iter().cycle().skip(first);
+        let state = self.state();
+        let addresses = self.bootstrap.iter().cycle().skip(state.bootstrap_first);
+        let listed = state.slots.iter().flatten().filter_map(|slot| {
+            let address = slot.address.as_ref().filter(|_| slot.vanished.is_none())?;
+            Some((self.reached_at(address), address.host.clone()))
+        });
+        let others = listed.filter(|(reached_at, _)| !self.bootstrap.contains(reached_at));
         Target {
             node: None,
             addresses: addresses.take(self.bootstrap.len()).cloned().collect(),
             advertised_host: None,
+            others: others.take(OTHERS_MAX).collect(),
         }
     }
 
@@ -295,6 +320,7 @@ impl Brokers {
             node: Some(node),
             addresses: vec![self.reached_at(&address)],
             advertised_host: Some(address.host),
+            others: Vec::new(),
         }
     }
 
@@ -552,6 +578,37 @@ mod tests {
         assert_eq!(learn(&b, 0, now), Learned::Port(101));
         assert_eq!(learn(&b, 7, now), Learned::Port(100));
         assert_eq!(learn(&b, 2, now), Learned::Exhausted(true));
+    }
+
+    #[test]
+    fn listed_brokers_stand_in_for_bootstrap_servers() {
+        let b = brokers(100..=120, &[]);
+        let now = Instant::now();
+        b.learn(node(1), "boot-a", 9092, now);
+        learn(&b, 2, now);
+        learn(&b, 3, now);
+        b.listed(&[node(1), node(3)], now);
+        let target = b.bootstrap();
+        let other = (address("kafka-3", 9092), "kafka-3".to_owned());
+        assert_eq!(target.others, [other]);
+        assert_eq!(target.host_at(&address("kafka-3", 9092)), "kafka-3");
+        assert_eq!(target.host_at(&address("boot-a", 9092)), "boot-a");
+        for id in 4..20 {
+            learn(&b, id, now);
+        }
+        assert_eq!(b.bootstrap().others.len(), OTHERS_MAX);
+        let reached = AddressMap::new(vec!["kafka-1=127.0.0.1".parse().unwrap()]).unwrap();
+        let b = Brokers {
+            reachable: reached,
+            ..brokers(100..=120, &[])
+        };
+        learn(&b, 1, now);
+        let at = address("127.0.0.1", 9092);
+        assert_eq!(
+            b.bootstrap().host_at(&at),
+            "kafka-1",
+            "as its certificate says"
+        );
     }
 
     #[test]

@@ -136,14 +136,15 @@ impl Dialler<'_> {
     /// The last failure, that one of the addresses is hapax itself, or that the
     /// login was refused.
     pub async fn dial(self, target: &Target) -> Result<(HostPort, Dialled), DialError> {
-        let names = target.addresses.iter().cloned();
+        let others = target.others.iter().map(|(address, _)| address);
+        let names = target.addresses.iter().chain(others).cloned();
         let mut race = Race::new(names, self.timeouts.connect, self.own);
         let mut worst = DialError::Nothing;
         while let Some(tried) = race.next().await {
             let error = match tried {
                 Ok((address, stream)) => {
-                    let host = target.advertised_host.as_ref().unwrap_or(&address.host);
                     self.prepare(&stream);
+                    let host = target.host_at(&address);
                     match self.welcomed(stream, &address, host).await {
                         Ok(dialled) => return Ok((address, dialled)),
                         Err(error) if error.is_final() => return Err(error),

@@ -4,6 +4,8 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -13,6 +15,7 @@ use kafka_protocol::messages::produce_response::{PartitionProduceResponse, Topic
 use kafka_protocol::messages::{ApiKey, ProduceRequest, ProduceResponse, RequestHeader};
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion};
 
+use crate::support::await_until;
 use crate::support::raw::{Answer, PATIENCE};
 
 /// The api key of requests that hapax knows nothing of.
@@ -25,6 +28,7 @@ pub struct Upstream {
     /// Its port.
     pub port: u16,
     arrivals: Receiver<Conn>,
+    ends: Arc<AtomicBool>,
 }
 
 /// Starts it on a free port.
@@ -42,8 +46,13 @@ pub fn start_on(address: SocketAddr) -> Upstream {
     let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap();
     let (hand_over, arrivals) = mpsc::channel();
+    let ends = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&ends);
     thread::spawn(move || {
         for stream in listener.incoming() {
+            if ended.load(Ordering::SeqCst) {
+                return;
+            }
             let hand_over = hand_over.clone();
             thread::spawn(move || receive(stream.unwrap(), &hand_over));
         }
@@ -52,6 +61,7 @@ pub fn start_on(address: SocketAddr) -> Upstream {
         address: address.to_string(),
         port: address.port(),
         arrivals,
+        ends,
     }
 }
 
@@ -60,6 +70,14 @@ impl Upstream {
     pub fn accept(&self) -> Conn {
         let arrived = self.arrivals.recv_timeout(PATIENCE);
         arrived.expect("hapax connects")
+    }
+
+    /// Nobody listens here any more.
+    pub fn close(&self) {
+        self.ends.store(true, Ordering::SeqCst);
+        await_until("the end of the listener", PATIENCE, || {
+            TcpStream::connect(&self.address).is_err()
+        });
     }
 
     /// Nobody else has connected and said something.

@@ -20,6 +20,7 @@ mod drain;
 mod enforce;
 mod flow;
 mod insight;
+mod login;
 mod orders;
 mod orphans;
 mod reach;

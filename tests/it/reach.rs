@@ -125,6 +125,18 @@ fn a_broker_that_moves_is_reached_at_once() {
     check_leads(&address, &node);
 }
 
+/// Brokers are replaced one by one for as long as hapax runs; a client that
+/// starts then knows nobody but hapax.
+#[test]
+fn listed_brokers_stand_in_for_bootstrap_servers_that_are_gone() {
+    let world = World::new(&[]);
+    let node = broker::start();
+    let mut pair = world.pair();
+    told(&mut pair, &[(2, "127.0.0.1", node.port)]);
+    world.upstream.close();
+    check_leads(&world.hapax.bootstrap, &node);
+}
+
 /// Clients that still know it come for a while, and nobody has to act on it.
 #[test]
 fn a_broker_that_has_left_is_no_error() {

@@ -272,15 +272,22 @@ impl Cluster {
         self.script(&["restart", &(i + 1).to_string()], |_| {});
     }
 
-    /// Adds a broker with this id whose first port is `port`; its FRONT
-    /// listener advertises `front`.
-    pub(crate) fn join(&mut self, id: i32, port: u16, front: &str) {
-        self.ports.push(port);
-        self.node_ids.push(id);
-        self.front_advertised.push(front.to_owned());
-        let node = self.nodes().to_string();
-        let (port, id) = (port.to_string(), id.to_string());
-        self.script(&["join", &node, &port, &id, front], |_| {});
+    /// Adds brokers, all at once: the id of each, its first port, and what its
+    /// FRONT listener advertises.
+    pub(crate) fn join(&mut self, brokers: &[(i32, u16, String)]) {
+        let before = self.nodes();
+        for (id, port, front) in brokers {
+            self.ports.push(*port);
+            self.node_ids.push(*id);
+            self.front_advertised.push(front.clone());
+        }
+        let cluster = &*self;
+        std::thread::scope(|scope| {
+            for (node, (id, port, front)) in (before + 1..).zip(brokers) {
+                let [node, port, id] = [node.to_string(), port.to_string(), id.to_string()];
+                scope.spawn(move || cluster.script(&["join", &node, &port, &id, front], |_| {}));
+            }
+        });
     }
 
     /// What the leaders' logs hold, as Kafka's own tool reads them.

@@ -13,7 +13,7 @@ use crate::tools::{free_ports, unique, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Partitions of each topic.
-const PARTITIONS: usize = 3;
+const PARTITIONS: usize = 5;
 /// The broker that stays: it is the controller too.
 const FIRST: i32 = 1;
 
@@ -26,7 +26,7 @@ fn front(port: u16) -> String {
 struct World {
     cluster: Cluster,
     /// The first ports of brokers that are to come.
-    places: [u16; 2],
+    places: [u16; 4],
     ports: Ports,
     flags: Vec<String>,
     hapax: Option<Hapax>,
@@ -36,7 +36,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let first = free_ports(6);
-        let places = [free_ports(6), free_ports(6)];
+        let places = [(); 4].map(|()| free_ports(6));
         let cluster = Cluster::start(Options {
             first_port: Some(first),
             node_ids: vec![FIRST],
@@ -44,8 +44,9 @@ impl World {
             ..Options::default()
         });
         let state = std::env::temp_dir().join(unique("hapax-state"));
-        let all = [first, places[0], places[1]];
-        let map = all.map(|port| format!("{}=127.0.0.1:{}", front(port), port + 2));
+        let all = std::iter::once(&first).chain(&places);
+        let map = all.map(|port| format!("{}=127.0.0.1:{}", front(*port), port + 2));
+        let map: Vec<_> = map.collect();
         // One of the bootstrap servers is not there yet.
         let upstream = format!("127.0.0.1:{},127.0.0.1:{}", places[1] + 2, first + 2);
         let flags = vec![
@@ -76,9 +77,14 @@ impl World {
         self.hapax.as_ref().expect("it runs")
     }
 
-    fn join(&mut self, id: i32, place: usize) {
-        let port = self.places[place];
-        self.cluster.join(id, port, &front(port));
+    /// Brokers with these ids come to these places.
+    fn join(&mut self, brokers: &[(i32, usize)]) {
+        let brokers = brokers.iter().map(|(id, place)| {
+            let port = self.places[*place];
+            (*id, port, front(port))
+        });
+        let brokers: Vec<_> = brokers.collect();
+        self.cluster.join(&brokers);
     }
 
     /// Each partition of the topics goes to the broker that is named for it.
@@ -142,7 +148,7 @@ fn start(client: Client, world: &World, topic: &str) -> Running {
         "--topic",
         topic,
         "--partitions",
-        "3",
+        "5",
         "--rate",
         "200",
         "--until-input-ends",
@@ -183,11 +189,10 @@ fn brokers_come_go_and_are_replaced_under_load_and_no_client_notices() {
     let consumer = Client::Confluent.start("consume", &bootstrap, &consume);
     go_on(&producers);
 
-    world.join(102, 0);
-    world.join(203, 1);
-    world.move_to(&topics, [FIRST, 102, 203]);
+    world.join(&[(102, 0), (203, 1), (304, 2), (405, 3)]);
+    world.move_to(&topics, [FIRST, 102, 203, 304, 405]);
     go_on(&producers);
-    let before = world.wait_for_brokers(&[1, 102, 203]);
+    let before = world.wait_for_brokers(&[1, 102, 203, 304, 405]);
 
     // kill -9, and the same ports lead to the same brokers again.
     wait_for("a snapshot", PATIENCE, || {
@@ -197,19 +202,21 @@ fn brokers_come_go_and_are_replaced_under_load_and_no_client_notices() {
     world.hapax = None;
     world.start();
     go_on(&producers);
-    assert_eq!(world.wait_for_brokers(&[1, 102, 203]), before);
+    let same = world.wait_for_brokers(&[1, 102, 203, 304, 405]);
+    assert_eq!(same, before);
 
-    // Broker 102 is replaced by 302, at the same address.
-    world.move_to(&topics, [FIRST, 203, 203]);
+    // Broker 102 is replaced by 502, at the same address.
+    world.move_to(&topics, [FIRST, 203, 203, 304, 405]);
     world.leave(102);
-    world.join(302, 0);
-    world.move_to(&topics, [302, 203, FIRST]);
+    world.join(&[(502, 0)]);
+    world.move_to(&topics, [502, 203, FIRST, 304, 405]);
     go_on(&producers);
-    world.wait_for_brokers(&[1, 203, 302]);
+    world.wait_for_brokers(&[1, 203, 304, 405, 502]);
 
     world.move_to(&topics, [FIRST; PARTITIONS]);
-    world.leave(203);
-    world.leave(302);
+    for id in [203, 304, 405, 502] {
+        world.leave(id);
+    }
     go_on(&producers);
     world.wait_for_brokers(&[1]);
 
