@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(last.verify(b"e=other-error"), said);
     }
 
-    /// Made by Kafka's own `ScramFormatter`: the keys of RFC 7677's salt.
+    /// Whether it is right, a real Kafka says (`tests/real/login.rs`).
     #[test]
     fn the_longer_hash_differs_in_length_alone() {
         let (message, _) = last(Hash::Sha512, "pencil");
