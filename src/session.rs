@@ -447,11 +447,9 @@ impl Session {
         self.dry = Dry::default();
         self.runs.begin();
         loop {
-            let turned = self.turn(cx);
-            self.account();
-            match turned {
+            match self.turn(cx) {
                 Ok(true) => {}
-                Ok(false) => match self.poll_timer(cx) {
+                Ok(false) => match self.account_and_wait(cx) {
                     Poll::Pending => {
                         self.info.show(self.requests, self.pipeline.len());
                         return Poll::Pending;
@@ -480,6 +478,12 @@ impl Session {
                 Err(end) => return Poll::Ready(end),
             }
         }
+    }
+
+    /// Nothing moves any more: what is kept now is kept for a while.
+    fn account_and_wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        self.account();
+        self.poll_timer(cx)
     }
 
     fn look_at_clock(&mut self) {

@@ -16,7 +16,7 @@ const SERIES_MAX: usize = 2_500;
 
 pub(crate) fn flood(scale: Scale) -> Outcome {
     let scene = Scene::new(&[]);
-    let count = scale.of(300, 3_000);
+    let count = scale.of(300, 1_000);
     let mut open = Vec::new();
     for n in 0..count {
         let mut client = TcpStream::connect(&scene.hapax.admin).unwrap();
