@@ -42,7 +42,7 @@ macro_rules! metrics {
 metrics! {
     /// Always 1; its labels say which build runs. Compare them when pods of one deployment behave differently.
     build_info: BuildInfo = "hapax_build_info",
-    /// Open client connections. Near limits.connections new ones wait: raise the limit or find the client that leaks them.
+    /// Open client connections. At limits.connections new ones are closed: raise the limit or find the client that leaks them.
     client_connections: IntGauge = "hapax_client_connections",
     /// Client connections accepted since the start. A high rate means that a client reconnects in a loop: read its log.
     client_connections_accepted: IntCounter = "hapax_client_connections_accepted_total",

@@ -837,33 +837,32 @@ impl Session {
 
     fn next_due(&mut self) -> Option<(Moment, Due)> {
         let slow = self.slow_due();
-        let held = self
-            .held
-            .as_ref()
-            .filter(|_| self.blocked == Some(Blocked::Held) && self.to_upstream.is_empty())
-            .map(|held| {
-                let glance = self.now.after(UNREAD_CLIENT_GLANCE);
-                let unread = self.unread_while_held();
-                let due = if unread {
-                    held.deadline.min(glance)
-                } else {
-                    held.deadline
-                };
-                (due, Due::AnotherLook)
-            });
-        let reading = self.readback.as_ref().and_then(|readback| {
-            let deadline = readback.deadline()?;
-            let unread = self.unread_while_held();
-            let glance = unread.then(|| self.now.after(UNREAD_CLIENT_GLANCE));
-            Some((deadline.min(glance.unwrap_or(deadline)), Due::AnotherLook))
-        });
-        let orphan = self.orphan.as_ref().map(|(until, _)| (*until, Due::Orphan));
-        let (silent, idle) = (self.silence_due(), self.idle_due());
+        let usual = sooner(self.silence_due(), self.idle_due());
+        let usual = sooner(usual, slow);
+        // What few sessions have, and seldom.
+        let rare = self.held.is_some() || self.readback.is_some() || self.orphan.is_some();
+        if !rare && self.room.is_quiet() {
+            return usual;
+        }
         let room = self.room_due().map(|due| (due, Due::Room));
-        [held, reading, orphan, silent, slow, idle, room]
-            .into_iter()
-            .flatten()
-            .min_by_key(|(due, _)| *due)
+        let orphan = self.orphan.as_ref().map(|(until, _)| (*until, Due::Orphan));
+        sooner(sooner(usual, room), sooner(orphan, self.glance_due()))
+    }
+
+    /// When to look again at what is held, or looked for in the log.
+    fn glance_due(&self) -> Option<(Moment, Due)> {
+        let glance = self.unread_while_held();
+        let glance = glance.then(|| self.now.after(UNREAD_CLIENT_GLANCE));
+        let held = self.held.as_ref();
+        let held = held
+            .filter(|_| self.blocked == Some(Blocked::Held) && self.to_upstream.is_empty())
+            .map(|held| held.deadline);
+        let reading = self
+            .readback
+            .as_ref()
+            .and_then(|reading| reading.deadline());
+        let deadline = held.into_iter().chain(reading).min()?;
+        Some((deadline.min(glance.unwrap_or(deadline)), Due::AnotherLook))
     }
 
     /// Until when the broker may be silent.
@@ -906,6 +905,14 @@ enum Due {
     Idle(Duration),
     /// It is time to look at what is kept in memory.
     Room,
+}
+
+fn sooner(one: Option<(Moment, Due)>, other: Option<(Moment, Due)>) -> Option<(Moment, Due)> {
+    match (&one, &other) {
+        (Some((a, _)), Some((b, _))) if b < a => other,
+        (None, _) => other,
+        _ => one,
+    }
 }
 
 fn poll_read(

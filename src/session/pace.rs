@@ -70,7 +70,10 @@ impl Session {
     pub(super) fn slow_due(&mut self) -> Option<(Moment, Due)> {
         let patience = self.config.timeouts.request;
         if !self.awaits_rest() || patience.is_zero() {
-            self.pace.awaited = None;
+            // Only where there is one: most requests come whole.
+            if self.pace.awaited.is_some() {
+                self.pace.awaited = None;
+            }
             return None;
         }
         let awaited = self.pace.awaited_since(self.requests, self.now);

@@ -46,6 +46,13 @@ pub(super) struct Room {
     moved: Option<(Moment, u64)>,
 }
 
+impl Room {
+    /// Whether there is nothing to look at again.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.look.is_none() && self.moved.is_none()
+    }
+}
+
 #[derive(Default)]
 struct Promised {
     client: usize,
