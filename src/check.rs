@@ -198,6 +198,12 @@ async fn look(config: &Config, tls: Tls, sasl: Sasl) -> Report {
             problems.push(advice::of_server(address, fault, severity));
         }
     }
+    // Credentials that end at hapax do not come to a broker.
+    let wanted = seen.and_then(|kafka| kafka.sasl.as_ref());
+    let ends_here = config.listen_sasl.is_some() && config.upstream_sasl.is_none();
+    if let Some(mechanisms) = wanted.filter(|_| ends_here) {
+        problems.push(advice::nobody_logs_in(mechanisms));
+    }
     let cluster = seen.and_then(|kafka| kafka.cluster.as_ref());
     let brokers = match cluster {
         Some(cluster) => {

@@ -119,7 +119,11 @@ async fn cut(shared: &Shared, workers: &Workers) {
     let gone = time::timeout(CUT_PATIENCE, all_gone(shared, workers)).await;
     if gone.is_err() {
         // Each counts itself, but for those whose worker is stuck.
-        let left = shared.sessions.iter().filter(|info| !info.is_cut()).count();
+        let left = shared
+            .sessions
+            .iter()
+            .filter(|info| !info.is_counted())
+            .count();
         cut.inc_by(left as u64);
     }
     let (connections, requests) = (cut.get(), metrics.drain_cut_requests.get());

@@ -200,6 +200,14 @@ impl Budget {
         self.used.fetch_update(order, order, taken).is_ok()
     }
 
+    /// Takes `bytes` if the memory is not scarce then.
+    #[must_use]
+    pub fn try_take_spare(&self, bytes: usize) -> bool {
+        let taken = |used: usize| used.checked_add(bytes).filter(|used| *used < self.plenty);
+        let order = Ordering::Relaxed;
+        self.used.fetch_update(order, order, taken).is_ok()
+    }
+
     /// Takes `bytes` that are there already.
     pub fn take(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);

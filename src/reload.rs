@@ -35,7 +35,7 @@ const SETTLED_AFTER: Duration = Duration::from_millis(200);
 /// How often one look waits for that.
 const SETTLE_TRIES: usize = 10;
 /// More of a file is not looked at.
-const BYTES_MAX: u64 = 8 << 20;
+const BYTES_MAX: u64 = 16 << 20;
 
 /// Something that comes from files and can be replaced while clients are served.
 pub trait Reloadable: Send {

@@ -64,6 +64,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -415,12 +416,18 @@ impl Session {
         if matches!(end, End::Cut) {
             self.count_cut();
         }
+        self.info.counted.store(true, Ordering::Relaxed);
         self.settle_all();
         self.tell(&end, unanswered);
         self.shared.disconnected(end.cause());
         match end {
             _ if self.orphan.is_some() => {}
-            End::Drained | End::Cut | End::Idle(_) => {
+            End::Cut => {
+                self.last_quiet_requests().await;
+                self.last_bytes().await;
+                self.linger().await;
+            }
+            End::Drained | End::Idle(_) => {
                 self.last_bytes().await;
                 self.linger().await;
             }

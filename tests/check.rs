@@ -483,6 +483,36 @@ fn a_listener_that_wants_sasl_is_told_with_its_mechanisms() {
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("wants SASL"), "{said}");
     assert!(said.contains("cannot list the brokers"), "{said}");
+
+    // With users of hapax's own nobody would log in to it.
+    let files = Files::new();
+    let users = files.write("users", &user_line(&files));
+    let (report, code) = connect(&format!(
+        "--upstream {upstream} --listen-sasl-users-file={users}"
+    ));
+    assert_eq!(code, 69, "{report:#}");
+    let said = [
+        "unreachable",
+        "SCRAM-SHA-512, PLAIN",
+        "upstream.sasl.mechanism",
+    ];
+    expect_problem(&report, "nobody_logs_in", &said);
+}
+
+/// A line of a users file, as `hapax user` makes it.
+fn user_line(files: &Files) -> String {
+    let password = files.write("p", "secret");
+    let made = Command::new(env!("CARGO_BIN_EXE_hapax"))
+        .args([
+            "user",
+            "alice",
+            "--iterations=4096",
+            "--password-file",
+            &password,
+        ])
+        .output()
+        .unwrap();
+    String::from_utf8(made.stdout).unwrap()
 }
 
 #[test]
@@ -916,17 +946,7 @@ fn own_credentials_are_nobodys_beyond_this_machine_who_proves_nothing() {
     let identity = ca.issue(&["127.0.0.1"]);
     let certificate = files.write("tls.crt", &identity.certificate);
     let key = files.write("tls.key", &identity.key);
-    let made = Command::new(env!("CARGO_BIN_EXE_hapax"))
-        .args([
-            "user",
-            "alice",
-            "--iterations=4096",
-            "--password-file",
-            &files.write("p", "secret"),
-        ])
-        .output()
-        .unwrap();
-    let users = files.write("users", &String::from_utf8(made.stdout).unwrap());
+    let users = files.write("users", &user_line(&files));
     let own = format!(
         "--upstream-tls-enabled=true --upstream-tls-cert-file={certificate} --upstream-tls-key-file={key}"
     );

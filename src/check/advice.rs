@@ -219,6 +219,19 @@ pub(super) fn of_users(error: &users::LoadError) -> Problem {
     }
 }
 
+/// Brokers that want a login, of which clients' credentials fall short.
+pub(super) fn nobody_logs_in(mechanisms: &[String]) -> Problem {
+    Problem {
+        code: "nobody_logs_in",
+        severity: Severity::Unreachable,
+        message: format!(
+            "the brokers want SASL ({}), and clients' credentials end at hapax (listen.sasl.usersFile)",
+            mechanisms.join(", ")
+        ),
+        advice: "set upstream.sasl.mechanism, by which hapax logs in to them itself".to_owned(),
+    }
+}
+
 /// Credentials that cannot be used.
 pub(super) fn of_credentials(error: &sasl::LoadError) -> Problem {
     Problem {

@@ -305,8 +305,12 @@ fn hints(config: &Config, seen: Option<&Kafka>) -> Vec<String> {
         ));
     }
     if let Some(sasl) = &config.upstream_sasl {
+        let clients = match &config.listen_sasl {
+            Some(_) => "no client's credentials reach them",
+            None => "clients need no credentials, and one that shows any is refused with error 34",
+        };
         hints.push(format!(
-            "hapax logs in to the brokers itself, by {}: clients need no credentials, and one that shows any is refused with error 34",
+            "hapax logs in to the brokers itself, by {}: {clients}",
             sasl.mechanism
         ));
     }
@@ -321,6 +325,7 @@ fn hints(config: &Config, seen: Option<&Kafka>) -> Vec<String> {
         sasl: Some(mechanisms),
         ..
     }) = seen
+        && config.listen_sasl.is_none()
     {
         hints.push(format!(
             "the brokers want SASL ({}): clients authenticate through hapax with the credentials they have; without credentials --connect cannot list the brokers",

@@ -272,7 +272,9 @@ impl Read<'_> {
             Some(url) => {
                 let endpoint = Endpoint::parse(&url);
                 if endpoint.is_none() {
-                    conflicts.push(Conflict::NoEndpoint(url));
+                    // What stands before the host may be a password.
+                    let shown = url.rsplit('@').next().unwrap_or_default();
+                    conflicts.push(Conflict::NoEndpoint(shown.to_owned()));
                 }
                 endpoint
             }

@@ -110,6 +110,10 @@ impl Password {
 
     /// Makes it, which takes a while.
     pub(super) fn make(&self, hash: Hash, salted: Salted) -> Arc<Keys> {
+        // Whoever logged in at the same time may have made it.
+        if let Some(keys) = self.made(&salted) {
+            return keys;
+        }
         let keys = Arc::new(Keys::derive(hash, self.password.as_bytes(), &salted));
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         *made = Some((salted, Arc::clone(&keys)));

@@ -198,7 +198,7 @@ fn before_its_end(lifetime: Option<Duration>) -> Duration {
     let Some(lifetime) = lifetime else {
         return UNTOLD;
     };
-    lifetime / 100 * (SHARE - chance(SPREAD))
+    (lifetime / 100 * (SHARE - chance(SPREAD))).max(PAUSE_FIRST)
 }
 
 /// Twice as long after each, and by a part of it less, so that those who failed
@@ -227,6 +227,9 @@ mod tests {
             assert!((Duration::from_secs(70)..=Duration::from_secs(80)).contains(&pause));
         }
         assert_eq!(before_its_end(None), UNTOLD);
+        // Whatever an endpoint says, it is not asked more often than after a failure.
+        let short = Duration::from_millis(10);
+        assert_eq!(before_its_end(Some(short)), PAUSE_FIRST);
     }
 
     #[test]

@@ -158,15 +158,15 @@ fn lost(_: io::Error) -> Denied {
 /// milliseconds, in which a worker would serve nobody. How many are looked at
 /// at once is bounded, and the others wait in turn.
 async fn check(shared: &Arc<Shared>, claim: Claim) -> Result<(Claim, bool), Denied> {
-    let turn = shared.password_checks.acquire().await;
+    let turn = Arc::clone(&shared.password_checks).acquire_owned().await;
     let turn = turn.map_err(|closed| Denied::System(io::Error::other(closed)))?;
     let checked = spawn_blocking(move || {
         let holds = claim.holds();
+        // Who gave up waiting does not make room for another one before that.
+        drop(turn);
         (claim, holds)
     });
-    let checked = checked.await;
-    drop(turn);
-    checked.map_err(|error| Denied::System(error.into()))
+    checked.await.map_err(|error| Denied::System(error.into()))
 }
 
 /// What the client's broker offers, as far as hapax lets it, with hapax's own

@@ -5,6 +5,7 @@
 
 use super::shared::Shared;
 use crate::ids::NodeId;
+use crate::timers::timeout;
 use crate::upstream::{Conversation, DialError, ProbeError, Target};
 use crate::users::SASL_APIS;
 use crate::wire::api_versions;
@@ -18,6 +19,15 @@ use tokio::sync::Mutex;
 const FRESH: Duration = Duration::from_secs(10);
 /// For how long a broker that has no answer is not asked again.
 const FAILED_FOR: Duration = Duration::from_secs(1);
+
+/// What came of a broker that says nothing for so long.
+fn silent(target: &Target, after: Duration) -> DialError {
+    let address = target.addresses.first().cloned();
+    address.map_or(DialError::Nothing, |address| DialError::Timeout {
+        address,
+        after,
+    })
+}
 
 type Answer = Arc<Mutex<Option<(Instant, Option<Arc<[u8]>>)>>>;
 
@@ -52,7 +62,10 @@ impl Shared {
             Some((at, None)) if at.elapsed() < FAILED_FOR => return Err(NoOffer::Known),
             _ => {}
         }
-        let asked = self.ask_offers(target, version).await;
+        // Before the client's own time is over, so that what comes of it is known to the next one.
+        let patience = self.current().timeouts.sasl / 2;
+        let asked = timeout(patience, self.ask_offers(target, version)).await;
+        let asked = asked.unwrap_or_else(|_| Err(NoOffer::Dial(silent(target, patience))));
         let answer = asked.as_ref().ok().map(Arc::clone);
         *known = Some((Instant::now(), answer));
         asked

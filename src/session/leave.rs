@@ -20,7 +20,6 @@ use crate::socket;
 use crate::timers::timeout;
 use crate::tls::Stream;
 use std::future::poll_fn;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -117,7 +116,6 @@ impl Session {
         };
         let cut = owed.count() + begun + waiting;
         self.shared.metrics.drain_cut_requests.inc_by(cut as u64);
-        self.info.cut.store(true, Ordering::Relaxed);
     }
 
     /// Reads on until the client has seen the end: what it has sent meanwhile

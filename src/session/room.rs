@@ -8,6 +8,7 @@
 
 use super::end::End;
 use super::moment::Moment;
+use super::route::RequestStage;
 use super::settle::Sent;
 use super::topics::TopicCache;
 use super::{CLIENT_OUT_MAX, FIRST_PART, HELD_READ_MAX, Session};
@@ -36,7 +37,9 @@ pub(super) struct Room {
     /// What is accounted for beyond the guaranteed amounts.
     share: usize,
     /// What of that was reserved for a frame before it came.
-    promised: Promised,
+    promised: Parts,
+    /// How much of a frame was wanted when it was last accounted for as a whole.
+    accounted: Parts,
     /// Since when it waits for memory.
     waits_since: Option<Moment>,
     /// When to look for memory again.
@@ -54,7 +57,7 @@ impl Room {
 }
 
 #[derive(Default)]
-struct Promised {
+struct Parts {
     client: usize,
     upstream: usize,
 }
@@ -65,6 +68,7 @@ struct Frame {
     carried: usize,
     wanted: usize,
     promised: usize,
+    accounted: usize,
     /// What it costs to have it whole.
     whole: usize,
 }
@@ -103,6 +107,7 @@ impl Session {
             carried,
             wanted,
             promised: self.room.promised.client,
+            accounted: self.room.accounted.client,
             whole: wanted,
         };
         let (left, promised) = self.allow(frame);
@@ -123,6 +128,7 @@ impl Session {
             carried,
             wanted,
             promised: self.room.promised.upstream,
+            accounted: self.room.accounted.upstream,
             whole,
         };
         let (left, promised) = self.allow(frame);
@@ -136,10 +142,11 @@ impl Session {
             carried,
             wanted,
             promised,
+            accounted,
             whole,
         } = frame;
         // What was kept when there was plenty is accounted for as a whole.
-        let own = promised >= whole || (carried > GUARANTEED && wanted <= SMALL);
+        let own = promised >= whole || (carried > GUARANTEED && wanted <= accounted);
         if own && wanted > carried {
             return (Some(wanted - carried), promised);
         }
@@ -147,6 +154,7 @@ impl Session {
             let more = in_steps(whole).saturating_sub(promised);
             if self.shared.memory.try_take(more) {
                 self.room.share += more;
+                (self.room.look, self.room.waits_since) = (None, None);
                 return (Some(wanted - carried), promised + more);
             }
         }
@@ -185,7 +193,8 @@ impl Session {
     #[inline]
     pub(super) fn account(&mut self) {
         let active = self.room.share > 0 || self.room.waits_since.is_some();
-        if active || self.kept() > FREE {
+        // What is collected has a share of its own, and must move too.
+        if active || self.collecting.is_some() || self.kept() > FREE {
             self.account_for_all();
         }
     }
@@ -201,7 +210,9 @@ impl Session {
         if self.mail.is_empty() {
             self.room.promised.upstream = 0;
         }
-        if self.shared.memory.is_scarce() {
+        // A request that streams is still compared with them.
+        let streams = matches!(self.request, RequestStage::Walk(_));
+        if self.shared.memory.is_scarce() && !streams {
             // Only look-ups, which can be made again.
             self.topics = TopicCache::default();
         }
@@ -215,7 +226,14 @@ impl Session {
             None => memory.give(self.room.share - share),
         }
         self.room.share = share;
-        if share == 0 {
+        self.room.accounted = match share {
+            0 => Parts::default(),
+            _ => Parts {
+                client: whole(&self.inbox, self.inbox_wanted),
+                upstream: whole(&self.mail, self.mail_wanted),
+            },
+        };
+        if share == 0 && self.collecting.is_none() {
             self.room.moved = None;
         } else if self.room.moved.is_none() {
             self.room.moved = Some((self.now, self.moved()));
@@ -269,7 +287,8 @@ impl Session {
         }
         let moved = self.moved();
         let stands = moved.saturating_sub(before) < GUARANTEED as u64;
-        if stands && self.buffered() > FREE && self.shared.memory.is_scarce() {
+        let holds = self.collecting.is_some() || self.buffered() > FREE;
+        if stands && holds && self.shared.memory.is_scarce() {
             return Err(End::Memory(STOOD_STILL));
         }
         self.room.moved = Some((self.now, moved));
@@ -286,12 +305,14 @@ impl Session {
 
 /// What has to be there for a frame beyond what its buffer has.
 fn reserved(buffer: &Vec<u8>, wanted: usize, promised: usize) -> usize {
-    let wanted = if buffer.len() > GUARANTEED && wanted <= SMALL {
-        wanted
-    } else {
-        0
-    };
+    let wanted = whole(buffer, wanted);
     wanted.max(promised).saturating_sub(buffer.capacity())
+}
+
+/// The frame that is accounted for as a whole since a part of it is kept.
+fn whole(buffer: &[u8], wanted: usize) -> usize {
+    let known = buffer.len() > GUARANTEED && wanted <= SMALL;
+    if known { wanted } else { 0 }
 }
 
 const NEVER_CAME: &str =

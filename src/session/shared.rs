@@ -89,7 +89,7 @@ pub struct Shared {
     /// Whom clients have to authenticate as, where they have to.
     pub users: Option<Users>,
     /// Passwords that may be looked at at once.
-    pub(super) password_checks: Semaphore,
+    pub(super) password_checks: Arc<Semaphore>,
     /// What brokers say to clients that nobody knows yet.
     pub(super) greetings: Greetings,
     sessions_made: AtomicU64,
@@ -161,7 +161,7 @@ impl Shared {
             memory: Budget::new(division.buffers),
             connection_bytes,
             connections_fit: division.connections(connection_bytes),
-            password_checks: Semaphore::new(config.workers),
+            password_checks: Arc::new(Semaphore::new(config.workers)),
             greetings: Greetings::default(),
             users,
             current: RwLock::new(Arc::new(config.clone())),
@@ -662,7 +662,8 @@ impl Shared {
             return None;
         }
         let memory = memory::in_steps(bytes.saturating_mul(memory::COPIES));
-        if !self.memory.try_take(memory) {
+        // Who collects must not leave others with what is scarce.
+        if !self.memory.try_take_spare(memory) {
             self.metrics.limit_reached.with(Limit::Memory).inc();
             return None;
         }
@@ -751,8 +752,8 @@ pub struct Info {
     pub held: AtomicBool,
     /// Whether the client is gone and only acknowledgements are awaited.
     pub orphan: AtomicBool,
-    /// Whether it was counted as cut.
-    pub(super) cut: AtomicBool,
+    /// Whether its end was counted.
+    pub(super) counted: AtomicBool,
     /// When it came.
     pub since: Instant,
     /// What wakes it, once it has said something.
@@ -773,7 +774,7 @@ impl Info {
             in_flight: AtomicUsize::new(0),
             held: AtomicBool::new(false),
             orphan: AtomicBool::new(false),
-            cut: AtomicBool::new(false),
+            counted: AtomicBool::new(false),
             since: Instant::now(),
             waker: OnceLock::new(),
         }
@@ -790,10 +791,10 @@ impl Info {
 }
 
 impl Info {
-    /// Whether it was counted as cut, or has no client that could be.
+    /// Whether its end was counted, or it has no client that could be.
     #[must_use]
-    pub fn is_cut(&self) -> bool {
-        self.cut.load(Ordering::Relaxed) || self.orphan.load(Ordering::Relaxed)
+    pub fn is_counted(&self) -> bool {
+        self.counted.load(Ordering::Relaxed) || self.orphan.load(Ordering::Relaxed)
     }
 
     /// Shows where the session stands, each time that it waits.

@@ -73,7 +73,8 @@ impl List {
             own.sort_by_key(|credential| credential.hash);
         }
         let all = of.values().flatten();
-        let model = all.min_by(|a, b| a.rank().cmp(b.rank()));
+        // Of the hash by which a password is looked at, where users have several.
+        let model = all.min_by(|a, b| (a.hash, a.rank()).cmp(&(b.hash, b.rank())));
         let model = model.ok_or(BadLine::Nobody)?.clone();
         Ok(Self { of, model })
     }
@@ -159,6 +160,18 @@ mod tests {
             list.by_scram("carol", Hash::Sha256).credential.salt
         };
         assert_eq!(salt(&text), salt(&format!("# new\n{text}")));
+    }
+
+    /// A password is looked at by the first hash of its user, which takes its
+    /// own time: one of nobody must take the same.
+    #[test]
+    fn the_password_of_nobody_takes_as_long_as_that_of_a_user() {
+        for name in ["alice", "bob", "carol", "dave", "eve"] {
+            let text = line(name, Hash::Sha512, "a") + &line(name, Hash::Sha256, "a");
+            let list = List::parse(text.as_bytes()).unwrap();
+            let (user, nobody) = (list.by_password(name), list.by_password("nobody"));
+            assert_eq!(user.credential.hash, nobody.credential.hash, "{name}");
+        }
     }
 
     #[test]

@@ -123,6 +123,49 @@ pub(crate) fn under_a_limit(scale: Scale) -> Outcome {
     ))
 }
 
+/// Requests that are read whole, of which all are begun before the rest of any
+/// comes: nothing of them was promised to anybody.
+pub(crate) fn read_whole(scale: Scale) -> Outcome {
+    const LEN: usize = 1_000_000;
+    let limit = scale.of(96, 128) * MIB;
+    let flag = format!("--memory-limit={limit}");
+    let scene = Scene::new(&[&flag, "--sequence-max-windows=1000"]);
+    let count = scale.of(300, 1_000);
+    // InitProducerId of nobody.
+    let mut bytes = u32::try_from(LEN - 4).unwrap().to_be_bytes().to_vec();
+    bytes.extend([0, 22, 0, 1, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff]);
+    bytes.resize(LEN, 0);
+    let begun = 5 << 10;
+    let mut clients: Vec<_> = (0..count)
+        .map(|_| {
+            let client = scene.connect();
+            client.set_nonblocking(true).unwrap();
+            let sent = push(&client, &bytes[..begun]).unwrap();
+            (client, sent)
+        })
+        .collect();
+    let received = || scene.metric("hapax_received_bytes_total", &["side=\"client\""]);
+    await_until("a part of each", PATIENCE, || received() >= count * begun);
+    // All but the last byte, all together.
+    await_until("the limit", PATIENCE, || {
+        for (client, sent) in &mut clients {
+            let end = (*sent + (64 << 10)).min(LEN - 1);
+            // It may have been closed.
+            *sent += push(client, &bytes[*sent..end]).unwrap_or(0);
+        }
+        received() >= 2 * limit || scene.refused_for_memory() >= count / 2
+    });
+    scene.await_bystander();
+    let met = scene.refused_for_memory();
+    let outcome = scene.end(&format!(
+        "{count} connections begin requests of {LEN} bytes that are read whole, and then send the rest, under `memory.limit` {} MiB",
+        limit / MIB
+    ));
+    assert!(outcome.peak < limit, "{} MiB", outcome.peak / MIB);
+    drop(clients);
+    outcome.note(format!("{met} times there was no memory"))
+}
+
 pub(crate) fn idle(scale: Scale) -> Outcome {
     let scene = Scene::new(&["--limits-connections=20000"]);
     let count = scale.of(1_000, 10_000);

@@ -35,6 +35,7 @@ type Attack = (&'static str, fn(Scale) -> Outcome);
 const ATTACKS: &[Attack] = &[
     ("announcements", connections::announcements),
     ("a limit", connections::under_a_limit),
+    ("read whole", connections::read_whole),
     ("idle", connections::idle),
     ("served and idle", connections::served_and_idle),
     ("one byte a second", connections::slowly),

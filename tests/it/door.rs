@@ -449,6 +449,31 @@ fn a_broker_that_is_gone_ends_who_asks_what_it_offers() {
     assert_eq!(hapax.metric(name, &[]), 0.0);
 }
 
+/// A broker that says nothing: it is known before the client's own time is over.
+#[test]
+fn a_broker_that_says_nothing_is_not_taken_for_a_client_that_does_not_log_in() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstream = silent.local_addr().unwrap().to_string();
+    let files = Files::new();
+    let path = files.write("users", &scram::users(&[ALICE]));
+    let flags = [
+        format!("--listen-sasl-users-file={path}"),
+        "--timeouts-sasl=4s".to_owned(),
+    ];
+    let flags = flags.each_ref().map(|flag| &**flag);
+    let hapax = hapax::start_with(&upstream, "absorb", PORTS, &flags);
+    let mut client = Client::connect(&hapax.bootstrap).unwrap();
+    client.send(0, &ApiVersionsRequest::default()).unwrap();
+    assert!(client.is_closed(SOON));
+    await_until("the broker to be named", SOON, || {
+        hapax.output().contains("cannot reach the broker")
+    });
+    let cause = ["cause=\"upstream\""];
+    await_until("the cause to be counted", SOON, || {
+        hapax.metric("hapax_client_disconnects_total", &cause) == 1.0
+    });
+}
+
 /// What comes in one piece with the last token is for the broker.
 #[test]
 fn requests_right_behind_the_login_reach_the_broker() {

@@ -730,6 +730,13 @@ fn what_makes_no_sense_is_refused_before_anything_is_dialled() {
         &[bearer, "--upstream-sasl-oauth-token-endpoint=kafka:1"],
         "upstream.sasl.oauth.tokenEndpoint is kafka:1",
     );
+    check(
+        &[
+            bearer,
+            "--upstream-sasl-oauth-token-endpoint=https://me:s3cr3t@idp.example/token",
+        ],
+        "upstream.sasl.oauth.tokenEndpoint is idp.example/token",
+    );
     let everyone = format!("--upstream-sasl-password-file={open}");
     check(
         &[plain, user, &everyone],
