@@ -446,7 +446,11 @@ impl Window {
     /// "Not forwarded, try again": true only of a batch that never was.
     fn mirror(&self, batch: &BatchId, code: i16) -> Order {
         let in_epoch = self.epoch == Some(batch.epoch);
-        if self.notes().has_forgotten || in_epoch && self.acked.iter().any(|f| f.is(batch)) {
+        // Of an epoch that was left it is not known what may be written.
+        if self.is_stale(batch)
+            || self.notes().has_forgotten
+            || in_epoch && self.acked.iter().any(|f| f.is(batch))
+        {
             return Order::Leave;
         }
         let mut mirrors = 0;

@@ -1050,6 +1050,26 @@ fn error_codes_mean_what_the_broker_did() {
     }
 }
 
+/// What may be written of an epoch is forgotten once a later one has begun.
+#[test]
+fn a_batch_of_an_epoch_that_was_left_is_not_said_to_be_unwritten() {
+    let mut w = World::new();
+    let newer = w.send(batch(1, 0, 1));
+    let lost = w.send(batch(0, 4, 1));
+    let _ = w.settle(lost, Outcome::Unknown { candidate: None });
+    let again = w.send(batch(0, 4, 1));
+    let _ = w.ack(newer);
+    let _ = w.fail(again, 2);
+    let _head = w.send(batch(0, 0, 1));
+    let arrival = Arrival {
+        patient: false,
+        link: link(2),
+        ..w.arrival(batch(0, 4, 1))
+    };
+    let verdict = w.window.judge(&arrival, &w.rules);
+    assert_eq!(verdict.action, Action::Forward);
+}
+
 /// Two connections judge a copy each; one commits before the other has noted
 /// its mirrored answer.
 #[test]
