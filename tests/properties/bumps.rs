@@ -149,8 +149,8 @@ proptest! {
             if sent.raise {
                 (epoch, first) = (epoch + 1, 0);
             }
-            // A window keeps eight open attempts.
-            let end = if sent.end != Ended::Written && lost >= OPEN_MAX {
+            // A window keeps eight open attempts, one of which is the next to leave.
+            let end = if sent.end != Ended::Written && lost + 1 >= OPEN_MAX {
                 Ended::Written
             } else {
                 sent.end
