@@ -15,7 +15,7 @@ mod users;
 use crate::metrics::{Metrics, ReloadOutcome};
 use serde::Serialize;
 use std::hash::{DefaultHasher, Hasher};
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -301,29 +301,34 @@ fn settled(files: &[PathBuf]) -> Digest {
 fn digest(files: &[PathBuf]) -> Digest {
     let mut hasher = DefaultHasher::new();
     for file in files {
-        match contents(file) {
-            Ok((mode, bytes)) => {
-                hasher.write_u8(0);
-                hasher.write_u32(mode);
-                hasher.write_usize(bytes.len());
-                hasher.write(&bytes);
-            }
-            // A file that has gone is another one than it was.
-            Err(error) => {
-                hasher.write_u8(1);
-                hasher.write(error.kind().to_string().as_bytes());
-            }
+        // A file that has gone is another one than it was.
+        if let Err(error) = add(file, &mut hasher) {
+            hasher.write_u8(1);
+            hasher.write(error.kind().to_string().as_bytes());
         }
     }
     Digest(hasher.finish())
 }
 
-fn contents(file: &Path) -> io::Result<(u32, Vec<u8>)> {
-    let mut bytes = Vec::new();
+/// Piece by piece: a file may be as large as it likes.
+fn add(file: &Path, hasher: &mut DefaultHasher) -> io::Result<()> {
     let file = std::fs::File::open(file)?;
-    let mode = file.metadata()?.mode();
-    file.take(BYTES_MAX).read_to_end(&mut bytes)?;
-    Ok((mode, bytes))
+    hasher.write_u8(0);
+    hasher.write_u32(file.metadata()?.mode());
+    let mut file = BufReader::new(file.take(BYTES_MAX));
+    let mut length = 0;
+    loop {
+        let piece = file.fill_buf()?;
+        if piece.is_empty() {
+            break;
+        }
+        hasher.write(piece);
+        let read = piece.len();
+        length += read;
+        file.consume(read);
+    }
+    hasher.write_usize(length);
+    Ok(())
 }
 
 #[expect(
