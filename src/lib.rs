@@ -19,6 +19,7 @@ pub mod policy;
 pub mod ports;
 pub mod reload;
 pub mod sasl;
+pub mod scram;
 pub mod session;
 pub mod snapshot;
 pub mod socket;

@@ -21,7 +21,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-pub use credential::{Credential, Hash, ITERATIONS, ITERATIONS_DEFAULT};
+pub use credential::{Credential, ITERATIONS_DEFAULT};
 pub(crate) use list::is_name;
 pub use list::{BadLine, List};
 pub use login::{Claim, FRAME_MAX, Login, Refusal, SASL_APIS, Step};

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["hapax"]),
     ("lib", &["listen"]),
-    ("cli", &["config", "explain", "metrics", "users"]),
+    ("cli", &["config", "explain", "metrics", "scram", "users"]),
     ("config", &["ids", "memory", "policy"]),
     ("logging", &["config"]),
     ("ids", &[]),
@@ -31,8 +31,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("timers", &[]),
     ("socket", &[]),
     ("tls", &["config"]),
-    ("sasl", &["config", "timers", "tls"]),
-    ("users", &["config", "wire"]),
+    ("scram", &[]),
+    ("sasl", &["config", "scram", "timers", "tls"]),
+    ("users", &["config", "scram", "wire"]),
     (
         "upstream",
         &["config", "ids", "sasl", "socket", "timers", "tls", "wire"],
@@ -83,6 +84,7 @@ const PURE: &[&str] = &[
     "src/ids.rs",
     "src/ids/",
     "src/policy.rs",
+    "src/scram.rs",
     "src/window.rs",
     "src/window/",
     "src/wire.rs",

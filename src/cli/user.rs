@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::config::ClientMechanism;
-use crate::users::{self, Credential, Hash, ITERATIONS, ITERATIONS_DEFAULT};
+use crate::scram::{Hash, ITERATIONS};
+use crate::users::{self, Credential, ITERATIONS_DEFAULT};
 
 /// Longer ones no client sends: a login has 8 KiB.
 const PASSWORD_MAX: u64 = 4096;

@@ -1,8 +1,9 @@
 //! What the files of `upstream.sasl` say.
 
-use super::scram::{Hash, Keys, Salted};
+use super::scram::{Keys, Salted};
 use super::token::Token;
 use crate::config::{Name, SaslCredentials, UpstreamSasl};
+use crate::scram::Hash;
 use crate::tls;
 use std::hash::{DefaultHasher, Hash as _, Hasher};
 use std::path::Path;

@@ -1,9 +1,10 @@
 //! What goes to a broker to log in, and what is made of its answers.
 
 use super::credentials::Secret;
-use super::scram::{Challenged, First, Hash, Keys, Last, Salted, ScramError};
+use super::scram::{Challenged, First, Keys, Last, Salted, ScramError};
 use super::token::Token;
 use crate::config::{Mechanism, printable};
+use crate::scram::Hash;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::{SecureRandom, SystemRandom};

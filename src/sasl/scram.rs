@@ -13,50 +13,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ring::{digest, hmac, pbkdf2};
 use std::num::NonZeroU32;
 
 use crate::config::printable;
+use crate::scram::{Hash, ITERATIONS};
 
-/// What the two sides hash with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Hash {
-    Sha256,
-    Sha512,
-}
-
-impl Hash {
-    fn digest(self) -> &'static digest::Algorithm {
-        match self {
-            Self::Sha256 => &digest::SHA256,
-            Self::Sha512 => &digest::SHA512,
-        }
-    }
-
-    fn hmac(self) -> hmac::Algorithm {
-        match self {
-            Self::Sha256 => hmac::HMAC_SHA256,
-            Self::Sha512 => hmac::HMAC_SHA512,
-        }
-    }
-
-    fn pbkdf2(self) -> pbkdf2::Algorithm {
-        match self {
-            Self::Sha256 => pbkdf2::PBKDF2_HMAC_SHA256,
-            Self::Sha512 => pbkdf2::PBKDF2_HMAC_SHA512,
-        }
-    }
-
-    fn sign(self, key: &[u8], message: &[u8]) -> hmac::Tag {
-        hmac::sign(&hmac::Key::new(self.hmac(), key), message)
-    }
-}
-
-/// Fewer iterations make a stolen exchange too easy to guess from (RFC 7677).
-const ITERATIONS_MIN: u32 = 4096;
-/// Kafka makes credentials of at most 16,384. More than this would let a
-/// broker keep a thread busy for seconds.
-const ITERATIONS_MAX: u32 = 1_000_000;
 const SALT_MAX: usize = 1024;
 
 /// What is wrong with what a server says.
@@ -69,7 +30,7 @@ pub enum ScramError {
     #[error("its nonce does not begin with that of hapax")]
     Nonce,
     /// Too few iterations, or too many.
-    #[error("it asks for {0} iterations: {ITERATIONS_MIN} to {ITERATIONS_MAX} are taken")]
+    #[error("it asks for {0} iterations: {start} to {end} are taken", start = ITERATIONS.start(), end = ITERATIONS.end())]
     Iterations(u32),
     /// It says so.
     #[error("it says: {0}")]
@@ -90,19 +51,10 @@ pub(super) struct Keys {
 impl Keys {
     /// This takes the time of so many iterations.
     pub(super) fn derive(hash: Hash, password: &[u8], salted: &Salted) -> Self {
-        let mut password_salted = vec![0; hash.digest().output_len()];
-        let iterations = salted.iterations;
-        pbkdf2::derive(
-            hash.pbkdf2(),
-            iterations,
-            &salted.salt,
-            password,
-            &mut password_salted,
-        );
-        let key = |name: &[u8]| hash.sign(&password_salted, name).as_ref().to_vec();
+        let salted = hash.salted(password, &salted.salt, salted.iterations);
         Self {
-            client: key(b"Client Key"),
-            server: key(b"Server Key"),
+            client: hash.client_key(&salted).as_ref().to_vec(),
+            server: hash.server_key(&salted).as_ref().to_vec(),
         }
     }
 }
@@ -166,9 +118,8 @@ impl First {
             return Err(ScramError::Malformed);
         }
         let iterations: u32 = iterations.parse().map_err(|_| ScramError::Malformed)?;
-        let bounds = ITERATIONS_MIN..=ITERATIONS_MAX;
         let iterations = NonZeroU32::new(iterations)
-            .filter(|iterations| bounds.contains(&iterations.get()))
+            .filter(|iterations| ITERATIONS.contains(&iterations.get()))
             .ok_or(ScramError::Iterations(iterations))?;
         Ok(Challenged {
             nonce: nonce.to_owned(),
@@ -190,7 +141,7 @@ impl Challenged {
         // biws is the base64 of n,, : no binding to the channel.
         let without_proof = format!("c=biws,r={}", self.nonce);
         let auth_message = format!("{},{},{without_proof}", self.first.bare, self.server_first);
-        let stored = digest::digest(hash.digest(), &keys.client);
+        let stored = hash.digest(&keys.client);
         let signature = hash.sign(stored.as_ref(), auth_message.as_bytes());
         let pairs = keys.client.iter().zip(signature.as_ref());
         let proof: Vec<u8> = pairs.map(|(key, signature)| key ^ signature).collect();
@@ -215,10 +166,11 @@ impl Last {
         let signature = STANDARD
             .decode(field(part, "v=")?)
             .map_err(|_| ScramError::Malformed)?;
-        let key = hmac::Key::new(self.hash.hmac(), &self.server_key);
-        // In the same time whatever it is.
-        hmac::verify(&key, self.auth_message.as_bytes(), &signature)
-            .map_err(|_| ScramError::Signature)
+        let signed = self.auth_message.as_bytes();
+        match self.hash.verifies(&self.server_key, signed, &signature) {
+            true => Ok(()),
+            false => Err(ScramError::Signature),
+        }
     }
 }
 
@@ -229,7 +181,7 @@ pub(super) fn hear(message: &[u8]) {
     let first = First::new(Hash::Sha256, "user", NONCE.to_owned());
     if let Ok(challenged) = first.challenged(message) {
         assert!(challenged.nonce.starts_with(NONCE));
-        assert!(challenged.salted.iterations.get() <= ITERATIONS_MAX);
+        assert!(ITERATIONS.contains(&challenged.salted.iterations.get()));
     }
     let last = Last {
         hash: Hash::Sha512,

@@ -7,79 +7,18 @@
 //! salted --HMAC "Server Key"---------------------> server key     kept
 //! ```
 
+use crate::scram::{Hash, ITERATIONS};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use ring::{digest, hmac, pbkdf2};
 use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use subtle::ConstantTimeEq as _;
 
-/// How often a password may be hashed: clients of Kafka refuse less, and
-/// librdkafka more.
-pub const ITERATIONS: RangeInclusive<u32> = 4096..=1_000_000;
 /// The most that Kafka's own tools make. Every login costs the client as much.
 pub const ITERATIONS_DEFAULT: u32 = 16_384;
 const SALT_MAX: usize = 64;
-
-/// The hash of a credential.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Hash {
-    /// SHA-256.
-    Sha256,
-    /// SHA-512.
-    Sha512,
-}
-
-impl Hash {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Sha256, Self::Sha512];
-
-    /// The mechanism that it is for.
-    #[must_use]
-    pub fn mechanism(self) -> &'static str {
-        match self {
-            Self::Sha256 => "SCRAM-SHA-256",
-            Self::Sha512 => "SCRAM-SHA-512",
-        }
-    }
-
-    fn hmac(self, key: &[u8], message: &[u8]) -> hmac::Tag {
-        let algorithm = match self {
-            Self::Sha256 => hmac::HMAC_SHA256,
-            Self::Sha512 => hmac::HMAC_SHA512,
-        };
-        hmac::sign(&hmac::Key::new(algorithm, key), message)
-    }
-
-    fn digest(self, bytes: &[u8]) -> digest::Digest {
-        let algorithm = match self {
-            Self::Sha256 => &digest::SHA256,
-            Self::Sha512 => &digest::SHA512,
-        };
-        digest::digest(algorithm, bytes)
-    }
-
-    /// The bytes of a key.
-    fn len(self) -> usize {
-        match self {
-            Self::Sha256 => digest::SHA256_OUTPUT_LEN,
-            Self::Sha512 => digest::SHA512_OUTPUT_LEN,
-        }
-    }
-
-    fn salted(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
-        let algorithm = match self {
-            Self::Sha256 => pbkdf2::PBKDF2_HMAC_SHA256,
-            Self::Sha512 => pbkdf2::PBKDF2_HMAC_SHA512,
-        };
-        let iterations = NonZeroU32::new(iterations).unwrap_or(NonZeroU32::MIN);
-        let mut salted = vec![0; self.len()];
-        pbkdf2::derive(algorithm, iterations, salt, password, &mut salted);
-        salted
-    }
-}
 
 /// What is kept of one password by one hash.
 ///
@@ -109,14 +48,15 @@ impl Credential {
     /// That of a password.
     #[must_use]
     pub fn of(hash: Hash, password: &[u8], salt: &[u8], iterations: u32) -> Self {
-        let salted = hash.salted(password, salt, iterations);
-        let client_key = hash.hmac(&salted, b"Client Key");
+        let often = NonZeroU32::new(iterations).unwrap_or(NonZeroU32::MIN);
+        let salted = hash.salted(password, salt, often);
+        let client_key = hash.client_key(&salted);
         Self {
             hash,
             iterations,
             salt: salt.to_vec(),
             stored_key: hash.digest(client_key.as_ref()).as_ref().to_vec(),
-            server_key: hash.hmac(&salted, b"Server Key").as_ref().to_vec(),
+            server_key: hash.server_key(&salted).as_ref().to_vec(),
         }
     }
 
@@ -124,15 +64,15 @@ impl Credential {
     /// `self` in what a client sees of it, and met by no password.
     #[must_use]
     pub fn pretended(&self, hash: Hash, name: &str) -> Self {
-        let secret = self.hash.hmac(&self.server_key, b"of nobody");
+        let secret = self.hash.sign(&self.server_key, b"of nobody");
         let of = |what: &str| {
             let what = format!("{what} {} {name}", hash.mechanism());
-            let long = Hash::Sha512.hmac(secret.as_ref(), what.as_bytes());
+            let long = Hash::Sha512.sign(secret.as_ref(), what.as_bytes());
             long.as_ref().to_vec()
         };
         let mut salt = of("salt");
         salt.truncate(self.salt.len());
-        let key = |what| of(what).into_iter().take(hash.len()).collect();
+        let key = |what| of(what).into_iter().take(hash.output_len()).collect();
         Self {
             hash,
             iterations: self.iterations,
@@ -158,7 +98,7 @@ impl Credential {
     /// where its own proof shows that it knows the password.
     #[must_use]
     pub fn accepts(&self, proof: &[u8], exchange: &[u8]) -> Option<Vec<u8>> {
-        let signature = self.hash.hmac(&self.stored_key, exchange);
+        let signature = self.hash.sign(&self.stored_key, exchange);
         // What is too short or too long meets no stored key.
         let client_key: Vec<u8> = signature
             .as_ref()
@@ -168,8 +108,9 @@ impl Credential {
             .collect();
         let stored_key = self.hash.digest(&client_key);
         let same = self.stored_key.ct_eq(stored_key.as_ref());
-        let signed = self.hash.hmac(&self.server_key, exchange);
-        (bool::from(same) && proof.len() == self.hash.len()).then(|| signed.as_ref().to_vec())
+        let signed = self.hash.sign(&self.server_key, exchange);
+        (bool::from(same) && proof.len() == self.hash.output_len())
+            .then(|| signed.as_ref().to_vec())
     }
 }
 
@@ -227,7 +168,7 @@ impl FromStr for Credential {
                 .then_some(bytes)
                 .ok_or(BadCredential::Length)
         };
-        let len = hash.len()..=hash.len();
+        let len = hash.output_len()..=hash.output_len();
         Ok(Self {
             hash,
             iterations,

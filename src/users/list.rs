@@ -6,7 +6,8 @@
 //! alice:SCRAM-SHA-512$16384:SALT$STORED-KEY:SERVER-KEY
 //! ```
 
-use super::credential::{BadCredential, Credential, Hash};
+use super::credential::{BadCredential, Credential};
+use crate::scram::Hash;
 use std::collections::HashMap;
 
 /// Why a file is no list of users. It says nothing of what the file has.

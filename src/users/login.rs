@@ -9,10 +9,11 @@
 //! Like a broker it answers nothing but ApiVersions and these two before. One
 //! attempt is all that a connection has.
 
-use super::credential::{Credential, Hash};
+use super::credential::Credential;
 use super::list::List;
 use super::scram::{Exchange, Failed};
 use crate::config::ClientMechanism;
+use crate::scram::Hash;
 use crate::wire::api_versions::{self, Offered};
 use crate::wire::header::{self, RequestHead};
 use crate::wire::{api, frame, sasl};

@@ -8,8 +8,8 @@
 //! server  v=SIGNATURE
 //! ```
 
-use super::credential::Hash;
 use super::list::{Known, List};
+use crate::scram::Hash;
 use crate::wire::sasl;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
