@@ -40,6 +40,7 @@ use crate::timers;
 use crate::tls::Stream;
 use crate::upstream::{Dialled, Target};
 use crate::window::Time;
+use crate::wire::header::RequestHead;
 use alarm::Alarm;
 use end::{End, ORPHAN_PATIENCE};
 use identity::Authentication;
@@ -679,6 +680,30 @@ impl Session {
         routed?;
         self.answer_ready();
         Ok(taken)
+    }
+
+    /// Sends a request of hapax's own, whose answer no client gets.
+    fn ask_broker(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: RequestHead,
+        reply: Reply,
+        bytes: &[u8],
+    ) -> Result<(), End> {
+        self.pipeline.push(Owed {
+            head,
+            reply,
+            tickets: 0,
+            end: self.to_upstream.queued() + bytes.len() as u64,
+            at: self.now,
+            sent: Some(self.now),
+            // It waits for nothing that a client could have asked for.
+            timeout: Some(Duration::ZERO),
+        });
+        let before = self.to_upstream.written();
+        let sent = self.to_upstream.send(cx, &mut self.upstream, bytes);
+        self.sent_upstream(self.to_upstream.written() - before);
+        sent.map_err(End::UpstreamLost)
     }
 
     fn sent_upstream(&mut self, bytes: u64) {

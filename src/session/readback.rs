@@ -357,20 +357,7 @@ impl Session {
             return Ok(true);
         };
         reading.asked = Some(head.correlation_id);
-        self.pipeline.push(Owed {
-            head,
-            reply: Reply::ReadBack,
-            tickets: 0,
-            end: self.to_upstream.queued() + bytes.len() as u64,
-            at: self.now,
-            sent: Some(self.now),
-            // It waits for nothing but the log.
-            timeout: Some(Duration::ZERO),
-        });
-        let before = self.to_upstream.written();
-        let sent = self.to_upstream.send(cx, &mut self.upstream, &bytes);
-        self.sent_upstream(self.to_upstream.written() - before);
-        sent.map_err(End::UpstreamLost)?;
+        self.ask_broker(cx, head, Reply::ReadBack, &bytes)?;
         Ok(true)
     }
 

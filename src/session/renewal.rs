@@ -123,7 +123,7 @@ impl Session {
             Stage::Idle => self.begin_renewal(),
             Stage::Ready(exchange, head, bytes) => {
                 renewal.stage = Stage::Asked(exchange);
-                self.ask_for_login(cx, head, &bytes)?;
+                self.ask_broker(cx, head, Reply::Login, &bytes)?;
                 Ok(true)
             }
             Stage::Asked(exchange) => {
@@ -174,27 +174,6 @@ impl Session {
         let bytes = login::handshake(head.correlation_id, mechanism.name());
         renewal.stage = Stage::Ready(Box::new(exchange), head, bytes);
         Ok(true)
-    }
-
-    fn ask_for_login(
-        &mut self,
-        cx: &mut Context<'_>,
-        head: RequestHead,
-        bytes: &Bytes,
-    ) -> Result<(), End> {
-        self.pipeline.push(Owed {
-            head,
-            reply: Reply::Login,
-            tickets: 0,
-            end: self.to_upstream.queued() + bytes.len() as u64,
-            at: self.now,
-            sent: Some(self.now),
-            timeout: Some(Duration::ZERO),
-        });
-        let before = self.to_upstream.written();
-        let sent = self.to_upstream.send(cx, &mut self.upstream, bytes);
-        self.sent_upstream(self.to_upstream.written() - before);
-        sent.map_err(End::UpstreamLost)
     }
 
     /// The broker answered a request of this login.
