@@ -192,7 +192,13 @@ impl Session {
     /// Accounts for what is kept.
     #[inline]
     pub(super) fn account(&mut self) {
-        let active = self.room.share > 0 || self.room.waits_since.is_some();
+        let Room {
+            share,
+            waits_since,
+            moved,
+            ..
+        } = &self.room;
+        let active = *share > 0 || waits_since.is_some() || moved.is_some();
         // What is collected has a share of its own, and must move too.
         if active || self.collecting.is_some() || self.kept() > FREE {
             self.account_for_all();
