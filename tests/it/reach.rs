@@ -26,13 +26,7 @@ fn errors(hapax: &Hapax, cause: &str) -> f64 {
 
 /// A client at this address gets to that broker.
 fn check_leads(address: &str, to: &Upstream) {
-    let mut client = Client::connect(address).unwrap();
-    let correlation = ping(&mut client);
-    let mut broker = to.accept();
-    let asked = broker.next();
-    broker.answer_raw(&asked, b"here");
-    let answer = client.receive_frame().unwrap();
-    assert_eq!(answer[..4], correlation.to_be_bytes());
+    Pair::of(Client::connect(address).unwrap(), to);
 }
 
 /// A client at this address is reset, as by a port that nobody listens on.
@@ -270,16 +264,8 @@ fn clients_admin_and_brokers_may_all_be_on_ipv6() {
     await_until("readiness", SOON, || {
         hapax.page("/readyz").starts_with("HTTP/1.1 200")
     });
-    let mut client = Client::connect(&hapax.bootstrap).unwrap();
-    let correlation = ping(&mut client);
-    let mut broker = upstream.accept();
-    let asked = broker.next();
-    broker.answer_raw(&asked, b"pong");
-    assert_eq!(
-        client.receive_frame().unwrap()[..4],
-        correlation.to_be_bytes()
-    );
-    let mut pair = Pair { client, broker };
+    let client = Client::connect(&hapax.bootstrap).unwrap();
+    let mut pair = Pair::of(client, &upstream);
     let brokers = [(1, "::1", node.port), (7, "2001:db8::7", 9092)];
     let ours = told(&mut pair, &brokers);
     let slot = |node: u16| i32::from(hapax.first_port + node % PORTS);
@@ -295,16 +281,8 @@ fn clients_admin_and_brokers_may_all_be_on_ipv6() {
 fn an_upstream_that_is_hapax_itself_is_found_out_on_ipv6() {
     let node = on_six();
     let hapax = hapax::start_at("[::1]", &node.address, "absorb", PORTS, &[]);
-    let mut client = Client::connect(&hapax.bootstrap).unwrap();
-    let correlation = ping(&mut client);
-    let mut broker = node.accept();
-    let asked = broker.next();
-    broker.answer_raw(&asked, b"pong");
-    assert_eq!(
-        client.receive_frame().unwrap()[..4],
-        correlation.to_be_bytes()
-    );
-    let mut pair = Pair { client, broker };
+    let client = Client::connect(&hapax.bootstrap).unwrap();
+    let mut pair = Pair::of(client, &node);
     let (_, own) = hapax.bootstrap.rsplit_once(':').unwrap();
     let ours = told(&mut pair, &[(1, "::1", own.parse().unwrap())]);
     check_reset(&format!("[::1]:{}", ours[0].2));
@@ -318,16 +296,8 @@ fn a_listener_for_both_families_tells_each_client_its_own() {
     let hapax = hapax::start_at("[::]", &upstream.address, "absorb", PORTS, &[]);
     let (_, port) = hapax.bootstrap.rsplit_once(':').unwrap();
     for (host, told_host) in [("127.0.0.1", "127.0.0.1"), ("[::1]", "::1")] {
-        let mut client = Client::connect(&format!("{host}:{port}")).unwrap();
-        let correlation = ping(&mut client);
-        let mut broker = upstream.accept();
-        let asked = broker.next();
-        broker.answer_raw(&asked, b"pong");
-        assert_eq!(
-            client.receive_frame().unwrap()[..4],
-            correlation.to_be_bytes()
-        );
-        let mut pair = Pair { client, broker };
+        let client = Client::connect(&format!("{host}:{port}")).unwrap();
+        let mut pair = Pair::of(client, &upstream);
         let ours = told(&mut pair, &[(1, "127.0.0.1", upstream.port)]);
         assert_eq!(ours[0].1, told_host);
         check_leads(&format!("{host}:{}", ours[0].2), &upstream);

@@ -52,14 +52,7 @@ impl World {
 
     /// A client and its connection at the broker.
     pub fn pair(&self) -> Pair {
-        let mut client = self.client();
-        let ping = ping(&mut client);
-        let mut broker = self.upstream.accept();
-        let asked = broker.next();
-        assert_eq!(asked.key, OPAQUE);
-        broker.answer_raw(&asked, b"pong");
-        assert_eq!(client.receive_frame().unwrap()[..4], ping.to_be_bytes());
-        Pair { client, broker }
+        Pair::of(self.client(), &self.upstream)
     }
 
     /// A pair that has seen the metadata of `orders`.
@@ -110,6 +103,19 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// A client that has just connected, and its connection at this broker.
+    pub fn of(mut client: Client, at: &Upstream) -> Self {
+        let ping = ping(&mut client);
+        let mut broker = at.accept();
+        let asked = broker.next();
+        assert_eq!(asked.key, OPAQUE);
+        broker.answer_raw(&asked, b"pong");
+        let answer = client.receive_frame().unwrap();
+        assert_eq!(answer[..4], ping.to_be_bytes());
+        assert_eq!(answer[4..], *b"pong");
+        Self { client, broker }
+    }
+
     /// A request and its answer go through, so that nothing else is on the way
     /// in either direction.
     pub fn barrier(&mut self) {
