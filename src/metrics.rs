@@ -500,7 +500,7 @@ labels! {
         Policy = "policy",
         /// It held memory that others waited for, or waited for too long.
         Memory = "memory",
-        /// It did not authenticate.
+        /// It did not authenticate, or its user is none any more.
         Sasl = "sasl",
     }
 }
