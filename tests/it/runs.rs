@@ -1,6 +1,6 @@
 //! Large runs of records, which go from socket to socket unseen.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -265,7 +265,7 @@ fn spliced_bytes_are_counted_like_all_others() {
 fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
-        Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => panic!("{error}"),
+        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => panic!("{error}"),
         _ => rest,
     }
 }
@@ -386,24 +386,34 @@ fn a_connection_with_large_requests_leaves_others_of_its_worker_their_turn() {
         .client
         .frame_raw(broker::OPAQUE, 0, 1, &vec![7; 8 * MIB]);
     let mut stream = greedy.client.stream().try_clone().unwrap();
-    let ended = Arc::clone(&over);
+    let (ended, bytes) = (Arc::clone(&over), frame.clone());
     let writer = thread::spawn(move || {
         while !ended.load(Ordering::Relaxed) {
-            stream.write_all(&frame).unwrap();
+            stream.write_all(&bytes).unwrap();
         }
         stream.shutdown(Shutdown::Write).unwrap();
     });
-    let mut reader = greedy.broker.stream.try_clone().unwrap();
-    let sink = thread::spawn(move || {
-        let mut buffer = vec![0; MIB];
-        while reader.read(&mut buffer).unwrap() > 0 {}
+    // Answered, since a client may have only so many requests open.
+    let mut broker = greedy.broker.stream.try_clone().unwrap();
+    let length = frame.len();
+    let answering = thread::spawn(move || {
+        let mut frame = vec![0; length];
+        while broker.read_exact(&mut frame).is_ok() {
+            let answer = [&[0, 0, 0, 8], &frame[8..12], b"pong"].concat();
+            broker.write_all(&answer).unwrap();
+        }
     });
+    let mut answers = greedy.client.stream().try_clone().unwrap();
+    let reader = thread::spawn(move || io::copy(&mut answers, &mut io::sink()).unwrap());
     for _ in 0..200 {
         modest.barrier();
     }
     over.store(true, Ordering::Relaxed);
     writer.join().unwrap();
-    sink.join().unwrap();
+    answering.join().unwrap();
+    // hapax hangs up once the last answer is there.
+    drop(greedy.broker);
+    reader.join().unwrap();
     assert!(spliced(&world, "client") > 0.0, "nothing was spliced");
 }
 
