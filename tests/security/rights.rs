@@ -13,6 +13,7 @@ use kafka_protocol::protocol::StrBytes;
 
 use crate::clients::Client;
 use crate::raw::{Connection, batch_in_epoch, topic_name};
+use crate::report::say;
 use crate::world::{DESCRIBE, DOOR_TLS, TOPIC, UPSTREAM_TLS, World};
 
 const BOB: &str = "--sasl-mechanism PLAIN --sasl-user bob --sasl-password bob-secret";
@@ -128,6 +129,10 @@ pub(crate) fn the_brokers_answers_pass(world: &World) {
         println!("{direct}");
         assert_eq!(through, direct);
     }
+    say(format!(
+        "{} answers to a raw client without rights, the same with and without hapax",
+        direct.len()
+    ));
     let told = direct.join("\n");
     // Topic, cluster, transactional id and group: none of them is bob's.
     for code in ["29", "30", "31", "53", "58"] {
@@ -156,7 +161,10 @@ pub(crate) fn clients_tell_the_same(world: &World, clients: &[Client]) {
             let idempotent = format!("{:?}", idempotent.gives_up());
             [produced, idempotent]
         });
-        println!("{client:?}: {direct:?}");
+        say(format!(
+            "{client:?} says the same with and without hapax: {}",
+            direct.join("; ")
+        ));
         assert_eq!(through, direct, "{client:?}");
         assert!(direct[0].contains("error"), "{client:?}: {direct:?}");
     }
