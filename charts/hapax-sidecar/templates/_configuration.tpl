@@ -44,7 +44,8 @@ data:
 {{- if eq (include "hapax.hasFile" .) "true" -}}
 {{- $_ := set $variables "HAPAX_CONFIG" (printf "/etc/hapax/config/%s" .values.configMap.key) -}}
 {{- else -}}
-{{- include "hapax.flatten" (dict "into" $variables "path" (list) "of" .values.config) -}}
+{{- $known := include "hapax.variables" . | fromYaml -}}
+{{- include "hapax.flatten" (dict "into" $variables "known" $known "above" (printf "%sconfig" (include "hapax.prefix" .)) "path" (list) "of" .values.config) -}}
 {{- end -}}
 {{- include "hapax.fixed" (dict "into" $variables "values" .values "form" .form) -}}
 {{- $extra := list -}}
@@ -175,33 +176,23 @@ owner of the application's volumes too, no other mode lets uid 65532 read them. 
 {{- .name | default "hapax" -}}
 {{- end -}}
 
-{{/*
-config as variables: the path of a key in upper snake case behind HAPAX_, but for one that has a short flag. Texts are
-what the flags take.
-*/}}
+{{/* config as variables, whose texts are what the flags take. */}}
 {{- define "hapax.flatten" -}}
-{{- $into := .into -}}
-{{- $path := .path -}}
 {{- range $key, $value := .of -}}
-{{- $here := append $path $key -}}
-{{- $dotted := join "." $here -}}
-{{- if has $dotted (list "upstream.addressMap" "listen.nodeSlots") -}}
-{{- $_ := set $into (include "hapax.variable" $dotted) (include "hapax.pairs" $value) -}}
+{{- $path := append $.path $key -}}
+{{- $dotted := join "." $path -}}
+{{- $variable := get $.known $dotted -}}
+{{- if and (not $variable) (kindIs "map" $value) -}}
+{{- include "hapax.flatten" (dict "into" $.into "known" $.known "above" $.above "path" $path "of" $value) -}}
+{{- else if not $variable -}}
+{{- fail (printf "%s.%s is no key of hapax: config/hapax.yaml has them all" $.above $dotted) -}}
 {{- else if eq $dotted "policies" -}}
-{{- $_ := set $into (include "hapax.variable" $dotted) (include "hapax.policies" $value) -}}
+{{- $_ := set $.into $variable (include "hapax.policies" $value) -}}
 {{- else if kindIs "map" $value -}}
-{{- include "hapax.flatten" (dict "into" $into "path" $here "of" $value) -}}
+{{- $_ := set $.into $variable (include "hapax.pairs" $value) -}}
 {{- else if not (kindIs "invalid" $value) -}}
-{{- $_ := set $into (include "hapax.variable" $dotted) (include "hapax.words" $value) -}}
+{{- $_ := set $.into $variable (include "hapax.words" $value) -}}
 {{- end -}}
-{{- end -}}
-{{- end -}}
-
-{{- define "hapax.variable" -}}
-{{- if eq . "sequence.mode" -}}
-HAPAX_MODE
-{{- else -}}
-HAPAX_{{ regexReplaceAll "([a-z0-9])([A-Z])" . "${1}_${2}" | replace "." "_" | upper }}
 {{- end -}}
 {{- end -}}
 
@@ -218,13 +209,9 @@ HAPAX_{{ regexReplaceAll "([a-z0-9])([A-Z])" . "${1}_${2}" | replace "." "_" | u
 
 {{/* A map as KEY=VALUE with commas between them. */}}
 {{- define "hapax.pairs" -}}
-{{- if kindIs "map" . -}}
 {{- $pairs := list -}}
 {{- range $key, $value := . -}}{{- $pairs = append $pairs (printf "%s=%s" $key (include "hapax.text" $value)) -}}{{- end -}}
 {{- join "," $pairs -}}
-{{- else -}}
-{{- include "hapax.text" . -}}
-{{- end -}}
 {{- end -}}
 
 {{/* Policies as TOPICS=REQUIREMENTS with commas between them. */}}
