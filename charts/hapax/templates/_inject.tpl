@@ -3,13 +3,6 @@ Injection: the container and the volumes of hapax-sidecar, written as CEL, and t
 Patches, not an apply configuration: only they can say "first".
 */}}
 
-{{/* The values of an injected hapax. A ConfigMap has to be in the namespace of the Pod, so it is not that of the gateway. */}}
-{{- define "hapax.inject.values" -}}
-{{- $values := include "hapax.chart.values" (dict "root" . "form" "inject") | fromYaml -}}
-{{- $_ := set $values "existingConfigMap" .Values.inject.existingConfigMap -}}
-{{- toYaml $values -}}
-{{- end -}}
-
 {{/* The newest version of the API that the cluster serves, or what inject.apiVersion says. */}}
 {{- define "hapax.inject.apiVersion" -}}
 {{- $served := .Capabilities.APIVersions -}}
