@@ -2,12 +2,12 @@
 import contextlib
 import signal
 import socket
-import subprocess
 import threading
 import time
 
 from confluent_kafka import KafkaException, Producer
 
+import scrapes
 import wire
 import world
 
@@ -322,12 +322,7 @@ class Certificate(Scenario):
     alerts = {"HapaxCertificateExpiring"}
 
     def prepare(self):
-        key, certificate = self.folder / "tls.key", self.folder / "tls.crt"
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "3",
-                        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate],
-                       check=True, capture_output=True)
-        key.chmod(0o600)
-        self.flags = ("--listen-tls-cert-file", str(certificate), "--listen-tls-key-file", str(key))
+        self.flags = scrapes.certificate(self.folder, 3)
 
 
 class Drained(Scenario):

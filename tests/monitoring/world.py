@@ -89,8 +89,9 @@ class Process:
 
     def __init__(self, name, folder, arguments, environment=None):
         self.name, self.log = name, folder / f"{name}.log"
-        self.popen = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=open(self.log, "wb"), stderr=subprocess.STDOUT,
-                                      env={**os.environ, **(environment or {})})
+        with open(self.log, "wb") as log:
+            self.popen = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                                          env={**os.environ, **(environment or {})})
 
     def signal(self, number):
         self.popen.send_signal(number)
