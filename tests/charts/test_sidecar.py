@@ -13,6 +13,7 @@ from pathlib import Path
 
 import yaml
 
+import generate
 import rendering
 
 APP = "tests/charts/app"
@@ -455,13 +456,6 @@ class Refusals(Case):
 class Understood(Case):
     """hapax itself reads what the chart tells it, and says that it holds."""
 
-    def program(self):
-        named = os.environ.get("HAPAX")
-        built = [rendering.ROOT / "target" / place for place in ("tests/cargo/bin/hapax", "debug/hapax")]
-        found = [program for program in ([Path(named)] if named else built) if program.exists()]
-        self.assertTrue(found, "hapax has not been built: name the program by HAPAX, or cargo build")
-        return found[0]
-
     def printed(self, container, files=None):
         """`hapax config print` as the container would, without what its volumes hold."""
         told = variables(container)
@@ -471,7 +465,7 @@ class Understood(Case):
                 path = Path(folder) / name
                 path.write_text((files or {}).get(name, ""))
                 environment[name] = str(path)
-            command = [self.program(), "config", "print", *container["args"][1:]]
+            command = [generate.hapax(), "config", "print", *container["args"][1:]]
             done = subprocess.run(command, env=environment, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("is no variable", done.stderr)
