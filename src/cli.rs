@@ -12,6 +12,7 @@ mod explain;
 mod generate;
 mod output;
 mod run;
+mod snippet;
 mod user;
 mod variables;
 mod wait;
@@ -28,6 +29,7 @@ pub use self::explain::ExplainArgs;
 pub use self::generate::{CompletionArgs, man};
 pub use self::output::write_output;
 pub use self::run::RunArgs;
+pub use self::snippet::SnippetArgs;
 pub use self::user::UserArgs;
 pub use self::variables::{UnknownVariable, unknown_variables, variable_behind};
 pub use self::wait::WaitArgs;
@@ -72,6 +74,8 @@ pub enum Command {
     Events(EventsArgs),
     /// Say what an error, event or verdict means and what to do.
     Explain(ExplainArgs),
+    /// Print the container of a Kubernetes sidecar, to be pasted into the values of a chart.
+    Snippet(SnippetArgs),
     /// Print a completion script for a shell.
     Completion(CompletionArgs),
     /// Print the manual page.

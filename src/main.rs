@@ -42,6 +42,7 @@ fn main() -> ExitCode {
             Ok(answer) => show(answer.as_bytes()),
             Err(unknown) => fail(USAGE, &unknown),
         },
+        Command::Snippet(args) => show(args.render().as_bytes()),
         Command::Completion(args) => show(&args.script()),
         Command::Man => match cli::man() {
             Ok(page) => show(&page),

@@ -13,11 +13,11 @@ mod login;
 mod scram;
 
 use crate::config::{Config, ListenSasl};
+use crate::exposure;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher};
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -28,8 +28,6 @@ pub use login::{Claim, FRAME_MAX, Login, Refusal, SASL_APIS, Step};
 
 /// The largest file: more than fifty thousand users.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Others may read it, or write it.
-const MODE_OF_OTHERS: u32 = 0o006;
 /// The key that names the file.
 const KEY: &str = "listen.sasl.usersFile";
 
@@ -45,9 +43,7 @@ pub enum LoadError {
         source: io::Error,
     },
     /// Everyone can read it.
-    #[error(
-        "{KEY} {path} can be read or written by everyone (mode {mode:04o}): chmod o-rw, or defaultMode: 0440 for a volume of Kubernetes"
-    )]
+    #[error("{KEY} {path} can be read or written by everyone (mode {mode:04o}): chmod o-rw")]
     Open {
         /// The file.
         path: String,
@@ -153,11 +149,11 @@ fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
         source,
     };
     let file = File::open(path).map_err(failed)?;
-    let mode = file.metadata().map_err(failed)?.permissions().mode();
-    if mode & MODE_OF_OTHERS != 0 {
+    let metadata = file.metadata().map_err(failed)?;
+    if let Some(mode) = exposure::open_mode(path, &metadata) {
         return Err(LoadError::Open {
             path: shown(),
-            mode: mode & 0o7777,
+            mode,
         });
     }
     let mut bytes = Vec::new();

@@ -12,7 +12,10 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["hapax"]),
     ("lib", &["listen"]),
-    ("cli", &["config", "explain", "metrics", "scram", "users"]),
+    (
+        "cli",
+        &["config", "explain", "metrics", "scram", "snippet", "users"],
+    ),
     ("config", &["ids", "memory", "policy"]),
     ("logging", &["config"]),
     ("ids", &[]),
@@ -24,16 +27,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ledger", &["ids", "window"]),
     ("metrics", &["ids"]),
     ("explain", &[]),
+    ("exposure", &[]),
+    ("snippet", &["config"]),
     ("events", &["explain", "ids", "metrics"]),
     // What the proxy is tried against has none of its code: neither how it
     // reads bytes, nor what it decides about them.
     ("dev", &["cli", "config", "listen", "metrics"]),
     ("timers", &[]),
     ("socket", &[]),
-    ("tls", &["config"]),
+    ("tls", &["config", "exposure"]),
     ("scram", &[]),
     ("sasl", &["config", "scram", "timers", "tls"]),
-    ("users", &["config", "scram", "wire"]),
+    ("users", &["config", "exposure", "scram", "wire"]),
     (
         "upstream",
         &["config", "ids", "sasl", "socket", "timers", "tls", "wire"],
@@ -45,7 +50,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "timers", "tls", "upstream", "users", "window", "wire",
         ],
     ),
-    ("workers", &["session", "timers"]),
+    ("workers", &["metrics", "session", "timers"]),
     (
         "snapshot",
         &["ids", "ledger", "metrics", "session", "window"],

@@ -2,15 +2,14 @@
 
 use rustls::pki_types::pem::{self, PemObject, SectionKind};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use crate::exposure;
 
 /// A bundle of every CA there is has less than a tenth of it.
 const BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// Others may read it, or write it.
-const MODE_OF_OTHERS: u32 = 0o006;
 
 /// What is wrong with a file. Its path and key are told by whoever asked.
 #[derive(Debug, thiserror::Error)]
@@ -38,9 +37,7 @@ pub enum FileError {
     )]
     Encrypted,
     /// Everyone can read the key.
-    #[error(
-        "can be read or written by everyone (mode {mode:04o}): chmod o-rw, or defaultMode: 0440 for a volume of Kubernetes"
-    )]
+    #[error("can be read or written by everyone (mode {mode:04o}): chmod o-rw")]
     Open {
         /// The mode of the file.
         mode: u32,
@@ -52,20 +49,18 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<u8>, FileError> {
     Ok(read(path)?.0)
 }
 
-/// The bytes of a file with a key, which only its owner or group may read.
+/// The bytes of a file with a key, which not everyone may read.
 pub(super) fn key(path: &Path) -> Result<Vec<u8>, FileError> {
-    let (bytes, mode) = read(path)?;
-    if mode & MODE_OF_OTHERS != 0 {
-        return Err(FileError::Open {
-            mode: mode & 0o7777,
-        });
+    let (bytes, metadata) = read(path)?;
+    match exposure::open_mode(path, &metadata) {
+        Some(mode) => Err(FileError::Open { mode }),
+        None => Ok(bytes),
     }
-    Ok(bytes)
 }
 
-fn read(path: &Path) -> Result<(Vec<u8>, u32), FileError> {
+fn read(path: &Path) -> Result<(Vec<u8>, Metadata), FileError> {
     let file = File::open(path).map_err(FileError::Read)?;
-    let mode = file.metadata().map_err(FileError::Read)?.permissions();
+    let metadata = file.metadata().map_err(FileError::Read)?;
     let mut bytes = Vec::new();
     file.take(BYTES_MAX + 1)
         .read_to_end(&mut bytes)
@@ -73,7 +68,7 @@ fn read(path: &Path) -> Result<(Vec<u8>, u32), FileError> {
     if u64::try_from(bytes.len()).is_ok_and(|len| len > BYTES_MAX) {
         return Err(FileError::TooLarge);
     }
-    Ok((bytes, mode.mode()))
+    Ok((bytes, metadata))
 }
 
 /// The certificates in a PEM file: at least one.

@@ -42,6 +42,56 @@ install_go() {
   done
 }
 
+# Helm, and the schemas that what it renders is held to.
+install_charts() {
+  install_helm "$root/tests/charts/tools" 3 "$installed/helm"
+  local folder=$installed/kubernetes pins=$root/tests/charts/crds/go.sum
+  mkdir -p "$folder"
+  local module
+  module=$(cd "$root/tests/kube/server" && go mod download -json k8s.io/kubernetes | jq -r .Dir)
+  install -m 644 "$module/api/openapi-spec/swagger.json" "$folder/swagger.json"
+  ! cmp -s "$pins" "$folder/crds/installed" || return 0
+  rm -rf "$folder/crds"
+  (
+    cd "$root/tests/charts/crds"
+    go tool controller-gen crd:maxDescLen=0 output:crd:dir="$folder/all-crds" \
+      paths=github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1
+  )
+  mkdir "$folder/crds"
+  mv "$folder"/all-crds/monitoring.coreos.com_{podmonitors,servicemonitors,prometheusrules}.yaml "$folder/crds"
+  rm -r "$folder/all-crds"
+  cp "$pins" "$folder/crds/installed"
+}
+
+# Helm says by these flags which Kubernetes it renders for where there is none.
+install_helm() { # MODULE MAJOR PROGRAM
+  local helm=helm.sh/helm/v$2 version kubernetes flags
+  version=$(cd "$1" && go list -m -f '{{.Version}}' "$helm")
+  kubernetes=$(cd "$1" && go list -m -f '{{.Version}}' k8s.io/client-go | cut -d . -f 2)
+  flags="-s -w -X $helm/internal/version.version=$version"
+  local package
+  for package in pkg/lint/rules pkg/chartutil; do
+    flags+=" -X $helm/$package.k8sVersionMajor=1 -X $helm/$package.k8sVersionMinor=$kubernetes"
+  done
+  (cd "$1" && go build -ldflags "$flags" -o "$3" "$helm/cmd/helm")
+}
+
+# A real API server without nodes. The first build of kube-apiserver takes ten minutes of both cores; then Go has it cached.
+install_kube() {
+  local folder=$installed/kube version flags
+  mkdir -p "$folder"
+  install_helm "$root/tests/kube/helm4" 4 "$folder/helm4"
+  version=$(cd "$root/tests/kube/server" && go list -m -f '{{.Version}}' k8s.io/kubernetes)
+  flags="-s -w -X k8s.io/component-base/version.gitVersion=$version -X k8s.io/client-go/pkg/version.gitVersion=$version"
+  flags+=" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$(cut -d . -f 2 <<<"$version")"
+  (
+    cd "$root/tests/kube/server"
+    go build -ldflags "$flags" -o "$folder/etcd" go.etcd.io/etcd/server/v3
+    go build -ldflags "$flags" -o "$folder/kubectl" k8s.io/kubernetes/cmd/kubectl
+    go build -ldflags "$flags" -o "$folder/kube-apiserver" k8s.io/kubernetes/cmd/kube-apiserver
+  )
+}
+
 install_node() {
   local from=$root/tests/clients/node folder=$installed/node
   ! cmp -s "$from/package-lock.json" "$folder/node_modules/installed-lock.json" || return 0

@@ -23,6 +23,11 @@ PYTHON_PACKAGES=(confluent-kafka==2.16.1 kafka-python==3.0.12 aiokafka==0.14.0 j
 GO_PROGRAMS=(kfaked=kfaked client-go=clients/go/franz client-sarama=clients/go/sarama client-kafka-go=clients/go/segment
   client-confluent-go=clients/go/confluent)
 
+# Charts: charts/tools/go.mod pins Helm 3, charts/crds/go.mod controller-gen and the types of Prometheus' operator, and
+# kube/server/go.mod Kubernetes, whose OpenAPI document says what objects may have.
+# Only for tests/run kube: kube/server/go.mod also pins etcd, and kube-apiserver and kubectl are built from it (ten minutes of
+# both cores); kube/helm4/go.mod pins Helm 4.
+
 # npm: clients/node/package-lock.json pins KafkaJS.
 # Rust: fuzz/Cargo.lock pins libFuzzer, only for tests/run fuzz; clients/rust/Cargo.lock pins rdkafka (librdkafka's C sources: minutes to build) and rskafka, only for tests/run clients.
 
