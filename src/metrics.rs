@@ -12,7 +12,10 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
+};
 
 use crate::ids::NodeId;
 pub use tally::{RequestDurations, Tally, TopicTally};
@@ -66,6 +69,8 @@ metrics! {
     requests_in_flight: IntGauge = "hapax_requests_in_flight",
     /// Time from a request's first byte to its answer, brokers and client reading included. Compare with the brokers' own request times before blaming hapax.
     request_duration: RequestDurations = "hapax_request_duration_seconds",
+    /// How late a worker came to what waited for it, looked at once a second and worker: what hapax itself adds to a way of a request. Above a few milliseconds the process lacks processor time: raise the CPU limit of its container, or spread the clients.
+    worker_delay: Histogram = "hapax_worker_delay_seconds",
     /// Bytes received, by the side they came from. Use it to size the Pod and to find a client that floods.
     received_bytes: Labelled<Side> = "hapax_received_bytes_total",
     /// Bytes sent, by the side they went to. Upstream far below what clients sent means that much was absorbed.
@@ -931,6 +936,17 @@ impl Register for IntGauge {
     }
 }
 
+impl Register for Histogram {
+    fn register(registry: &Registry, name: &str, help: &str) -> Self {
+        let options = HistogramOpts::new(name, help).buckets(DELAY_BUCKETS_SECONDS.to_vec());
+        let histogram = Self::with_opts(options).expect(VALID_NAME);
+        registry
+            .register(Box::new(histogram.clone()))
+            .expect(REGISTERED_ONCE);
+        histogram
+    }
+}
+
 impl<L: Label> Register for Labelled<L> {
     fn register(registry: &Registry, name: &str, help: &str) -> Self {
         let family = counters(registry, name, help, &[L::NAME]);
@@ -1009,6 +1025,9 @@ pub const REVISION: &str = match option_env!("HAPAX_REVISION") {
 };
 /// Version of the compiler, which `rust-toolchain.toml` pins.
 pub const RUSTC: &str = env!("CARGO_PKG_RUST_VERSION");
+/// From what a timer cannot tell from none (a millisecond) to what a client
+/// takes for a broker that is gone.
+const DELAY_BUCKETS_SECONDS: [f64; 6] = [0.001, 0.005, 0.01, 0.05, 0.1, 1.0];
 /// Most brokers that have a series of their own.
 pub const MAX_NODES: usize = 64;
 
@@ -1142,6 +1161,7 @@ mod tests {
             r#"hapax_upstream_connections{node="bootstrap"}"#,
             r#"hapax_requests_total{api="produce",outcome="error"}"#,
             r#"hapax_request_duration_seconds_count{api="produce"}"#,
+            "hapax_worker_delay_seconds_count",
             r#"hapax_bad_frames_total{reason="tls",side="client"}"#,
             r#"hapax_limit_reached_total{limit="windows"}"#,
             r#"hapax_label_overflows_total{label="topic"}"#,

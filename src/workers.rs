@@ -5,6 +5,7 @@
 
 use crate::session::{self, Door, Shared};
 use crate::timers;
+use prometheus::Histogram;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -107,7 +108,8 @@ impl Worker {
                     Err(error) => return started.send(Err(error)).unwrap_or_default(),
                 };
                 started.send(Ok(())).unwrap_or_default();
-                runtime.spawn_local(show_progress(beat, born));
+                let delay = shared.metrics.worker_delay.clone();
+                runtime.spawn_local(show_progress(beat, born, delay));
                 runtime.block_on(work(shared, connections, arrivals));
             })?;
         let started = starts.recv().map_err(io::Error::other)?;
@@ -115,10 +117,13 @@ impl Worker {
     }
 }
 
-async fn show_progress(beat: Arc<AtomicU64>, born: Instant) {
+/// What arrives waits for its worker as a tick does: how late ticks are is how
+/// long hapax lets bytes wait, at no cost to any request.
+async fn show_progress(beat: Arc<AtomicU64>, born: Instant, delay: Histogram) {
     let mut ticks = ticks(BEAT_EVERY);
     loop {
-        ticks.tick().await;
+        let due = ticks.tick().await;
+        delay.observe(due.elapsed().as_secs_f64());
         beat.store(born.elapsed().as_secs(), Ordering::Relaxed);
     }
 }
@@ -180,6 +185,7 @@ pub fn ticks(every: Duration) -> Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Metrics;
 
     fn worker(born: Instant, beat: u64) -> Worker {
         Worker {
@@ -209,12 +215,15 @@ mod tests {
         let (free, busy) = std_mpsc::channel::<()>();
         let (beat, born) = (Arc::new(AtomicU64::new(0)), Instant::now());
         let shown = Arc::clone(&beat);
+        let metrics = Metrics::new(1);
+        let seen = metrics.worker_delay.clone();
         let keeper = timers::keeper().unwrap();
         let thread = thread::spawn(move || {
             timers::keep_by(keeper);
             let runtime = local_runtime().unwrap();
             runtime.block_on(async {
-                let progress = tokio::task::spawn_local(show_progress(Arc::clone(&shown), born));
+                let progress =
+                    tokio::task::spawn_local(show_progress(Arc::clone(&shown), born, seen));
                 while shown.load(Ordering::Relaxed) == 0 {
                     timers::interval(BEAT_EVERY).tick().await;
                     tokio::task::yield_now().await;
@@ -240,5 +249,7 @@ mod tests {
         free.send(()).unwrap();
         thread.join().unwrap();
         assert!(beat.load(Ordering::Relaxed) > stood);
+        let delayed = metrics.worker_delay.get_sample_sum();
+        assert!(delayed >= BEAT_EVERY.as_secs_f64(), "{delayed}");
     }
 }

@@ -50,7 +50,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "timers", "tls", "upstream", "users", "window", "wire",
         ],
     ),
-    ("workers", &["session", "timers"]),
+    ("workers", &["metrics", "session", "timers"]),
     (
         "snapshot",
         &["ids", "ledger", "metrics", "session", "window"],

@@ -95,7 +95,7 @@ class Panel:
             "targets": self.targets(selector),
         }
         if self.runbook:
-            panel["links"] = [{"title": f"Runbook: {self.runbook}", "url": f"{RUNBOOKS}/{self.runbook}.md", "targetBlank": True}]
+            panel["links"] = [outside(f"Runbook: {self.runbook}", f"{RUNBOOKS}/{self.runbook}.md")]
         return panel
 
 
@@ -122,6 +122,8 @@ class Stat(Panel):
             "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
             "textMode": "auto",
             "wideLayout": True,
+            "showPercentChange": False,
+            "percentChangeColorMode": "standard",
         }
 
 
@@ -137,7 +139,7 @@ class Table(Panel):
         return {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False}
 
     def options(self):
-        return {"cellHeight": "sm", "footer": {"countRows": False, "fields": "", "reducer": ["sum"], "show": False}, "showHeader": True}
+        return {"frameIndex": 0, "cellHeight": "sm", "footer": {"countRows": False, "fields": "", "reducer": ["sum"], "show": False}, "showHeader": True}
 
     def model(self, number, place, selector):
         panel = super().model(number, place, selector)
@@ -237,8 +239,8 @@ OVERVIEW_ROWS = {
         Panel("Windows in use", "Windows held of those that there may be. At 1 new producers are not followed: raise sequence.maxWindows.",
               [("{{pod}}", 'max by (pod) (hapax_windows{SELECTED} / hapax_windows_limit{SELECTED})')], unit="percentunit", maximum=1,
               thresholds=steps((0.8, RED)), line_at=True, runbook="HapaxWindowsNearLimit"),
-        Panel("Windows dropped", "idle is housekeeping. limit means that retries may pass unrecognised: raise sequence.maxWindows.",
-              [("{{reason}}", 'sum by (reason) (rate(hapax_window_evictions_total{SELECTED}[$__rate_interval]))')], unit="ops", runbook="HapaxWindowsEvictedByLimit"),
+        Panel("Windows dropped", "idle is housekeeping. limit: all were in use, so those that were idle for sequence.ttl went earlier. Producers that find none left are in Limits reached (windows).",
+              [("{{reason}}", 'sum by (reason) (rate(hapax_window_evictions_total{SELECTED}[$__rate_interval]))')], unit="ops", runbook="HapaxWindowsFull"),
         Panel("Memory of connections", "What is reserved for connections of what there is for them. From seven eighths on hapax reads slowly, at 1 it closes new clients: raise memory.limit and the container's limit.",
               [("{{pod}}", 'max by (pod) (hapax_memory_buffers_bytes{SELECTED} / hapax_memory_buffers_limit_bytes{SELECTED})')], unit="percentunit", maximum=1,
               thresholds=steps((0.875, RED)), line_at=True, runbook="HapaxClientsTurnedAway"),
@@ -279,7 +281,7 @@ OVERVIEW_ROWS = {
               [("written", 'sum(rate(hapax_snapshot_writes_total{SELECTED}[$__rate_interval]))'),
                ("failed", 'sum(rate(hapax_snapshot_failures_total{SELECTED}[$__rate_interval]))')], unit="ops", runbook="HapaxSnapshotFailing"),
         Table("Bytes that were not Kafka", "By side and reason. tls or http on a client's port: somebody probes it, or speaks TLS where none is configured.",
-              [("in 1 h", 'sum by (side, reason) (increase(hapax_bad_frames_total{SELECTED}[1h])) > 0 or sum by (side, reason) (hapax_bad_frames_total{SELECTED,reason="tls"} * 0)')], width=12, height=6),
+              [("in 1 h", 'topk(10, sum by (side, reason) (increase(hapax_bad_frames_total{SELECTED}[1h])))')], width=12, height=6),
         Table("Processes", "What runs where. A row of hapax dev does not belong into production: what clients write there is gone with the process.",
               [("processes", 'count by (pod, version, revision) (hapax_build_info{SELECTED})')], width=12, height=6, runbook="HapaxDevUpstreamInUse"),
     ],
@@ -311,7 +313,8 @@ PRODUCER_ROWS = {
 
 
 def datasource():
-    return {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "current": {}, "hide": 0,
+    return {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus",
+            "current": {"text": "default", "value": "default"}, "hide": 0,
             "includeAll": False, "multi": False, "options": [], "refresh": 1, "regex": "", "skipUrlSync": False}
 
 
