@@ -1009,6 +1009,14 @@ pub const REVISION: &str = match option_env!("HAPAX_REVISION") {
 };
 /// Version of the compiler, which `rust-toolchain.toml` pins.
 pub const RUSTC: &str = env!("CARGO_PKG_RUST_VERSION");
+/// The C library that this build is linked with, where there is a choice.
+pub const LIBC: &str = if cfg!(target_env = "musl") {
+    "-musl"
+} else if cfg!(target_env = "gnu") {
+    "-gnu"
+} else {
+    ""
+};
 /// Most brokers that have a series of their own.
 pub const MAX_NODES: usize = 64;
 
