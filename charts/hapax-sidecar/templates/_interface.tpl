@@ -16,7 +16,7 @@ puts under its name or alias in the values of the application: hapax-sidecar, or
 {{- define "hapax.initContainers" -}}
 {{- $this := include "hapax.this" . | fromYaml -}}
 {{- if and $this.values.enabled (eq $this.form "native") -}}
--{{ include "hapax.sidecar" . | nindent 2 }}
+- {{ include "hapax.sidecar" . | indent 2 | trim }}
 {{- end -}}
 {{- end -}}
 
@@ -24,7 +24,7 @@ puts under its name or alias in the values of the application: hapax-sidecar, or
 {{- define "hapax.containers" -}}
 {{- $this := include "hapax.this" . | fromYaml -}}
 {{- if and $this.values.enabled (eq $this.form "plain") -}}
--{{ include "hapax.sidecar" . | nindent 2 }}
+- {{ include "hapax.sidecar" . | indent 2 | trim }}
 {{- end -}}
 {{- end -}}
 
