@@ -63,7 +63,7 @@ def pod_of(text):
 
 def container_of(pod, name="hapax"):
     """The one container of hapax, and where it was found."""
-    every = [*(pod["spec"].get("initContainers") or []), *pod["spec"]["containers"]]
+    every = [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
     [container] = [container for container in every if container["name"] == name]
     return container
 
@@ -115,7 +115,7 @@ class Forms(Case):
 
     def test_a_plain_one_stands_beside_the_application(self):
         pod = self.pod({**self.UPSTREAM, "native": False})
-        self.assertIsNone(pod["spec"]["initContainers"])
+        self.assertNotIn("initContainers", pod["spec"])
         [_, container] = pod["spec"]["containers"]
         self.assertNotIn("restartPolicy", container)
 
@@ -123,9 +123,8 @@ class Forms(Case):
         text = self.template({"enabled": False, "configMap": {"create": True}, "injectEnv": {"name": "KAFKA"}})
         self.assertEqual(set(documents(text)), {"Deployment"})
         pod = pod_of(text)
-        self.assertFalse(pod["metadata"]["annotations"])
-        self.assertFalse(pod["spec"]["initContainers"])
-        self.assertFalse(pod["spec"]["volumes"])
+        self.assertNotIn("annotations", pod["metadata"])
+        self.assertFalse({"initContainers", "volumes"} & set(pod["spec"]))
         [app] = pod["spec"]["containers"]
         self.assertFalse(app["env"])
 
@@ -291,7 +290,7 @@ class Secrets(Case):
 
     def test_no_secret_means_no_volume(self):
         pod = self.pod({"upstream": {"bootstrap": ["kafka:9092"]}})
-        self.assertFalse(pod["spec"]["volumes"])
+        self.assertNotIn("volumes", pod["spec"])
         self.assertNotIn("volumeMounts", container_of(pod))
 
 
@@ -436,9 +435,24 @@ class Refusals(Case):
             with self.subTest(values):
                 self.refused({**self.UPSTREAM, **values}, said)
 
-    def test_an_application_without_the_dependency(self):
-        with self.assertRaises(rendering.Refused):
-            self.template_app({}, "--set", "hapax=null")
+    def test_a_cluster_that_is_too_old_for_a_native_sidecar(self):
+        # It would drop the field, and the application would wait for an init container that does not end.
+        with self.assertRaises(rendering.Refused) as refused:
+            self.template(self.UPSTREAM, "--kube-version", "1.28.9")
+        self.assertIn("hapax.native needs Kubernetes 1.29 and this is v1.28.9", str(refused.exception))
+        self.assertIn("hapax", self.template({**self.UPSTREAM, "native": False}, "--kube-version", "1.25.0"))
+
+    def test_values_that_are_elsewhere(self):
+        workshop = rendering.Workshop()
+        self.addCleanup(workshop.close)
+        described = workshop.chart(APP) / "Chart.yaml"
+        described.write_text(described.read_text().replace("alias: hapax", "alias: proxy"))
+        values = workshop.chart(APP) / "values.yaml"
+        values.write_text(values.read_text().replace("hapax:", "proxy:"))
+        rendering.helm("dependency", "update", workshop.chart(APP))
+        with self.assertRaises(rendering.Refused) as refused:
+            workshop.template(rendering.Scenario(APP, None))
+        self.assertIn("neither under hapax-sidecar nor under hapax", str(refused.exception))
 
 
 class Understood(Case):
