@@ -212,6 +212,12 @@ class Survival(Case):
         self.assertEqual(container["startupProbe"]["failureThreshold"], 0)
         self.assertEqual(container["startupProbe"]["periodSeconds"], 1)
 
+    def test_null_takes_away_what_the_chart_has(self):
+        nothing = {"resources": None, "securityContext": None, "probes": {"startup": None, "liveness": None}, "config": None}
+        for values in [nothing, {**nothing, "probes": None}]:
+            container = self.hapax({**self.UPSTREAM, **values, "configMap": {"create": True}})
+            self.assertFalse({"resources", "securityContext", "startupProbe", "livenessProbe"} & set(container))
+
     def test_false_and_zero_of_the_configuration(self):
         config = {"sequence": {"resolve": False}, "limits": {"orphans": 0}, "upstream": {"reconnectBackoff": 0}}
         told = variables(self.hapax({**self.UPSTREAM, "config": config}))
