@@ -95,7 +95,8 @@ class Workshop:
 
     def render(self, scenario, *arguments, **named):
         """The objects that Helm renders."""
-        key = (scenario, arguments, tuple(sorted(named.items())))
+        text = scenario.values.read_text() if scenario.values else ""
+        key = (scenario, text, arguments, tuple(sorted(named.items())))
         if key not in self._rendered:
             self._rendered[key] = self.template(scenario, *arguments, **named)
         return [document for document in yaml.safe_load_all(self._rendered[key]) if document]
