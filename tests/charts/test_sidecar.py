@@ -461,6 +461,50 @@ class Refusals(Case):
         self.assertIn("neither under hapax-sidecar nor under hapax", str(refused.exception))
 
 
+class Documented(unittest.TestCase):
+    """What the README says that one has to type is all that one has to type."""
+
+    README = rendering.ROOT / "charts" / SHOWN / "README.md"
+    WORKLOAD = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: typed
+spec:
+  selector:
+    matchLabels: {app: typed}
+  template:
+    metadata:
+      labels: {app: typed}
+    spec:
+      containers:
+        - name: app
+          image: app
+          env:
+            - {name: SERVERS, value: "{{ .Values.bootstrapServers }}"}
+"""
+
+    def test_the_eight_lines(self):
+        section = self.README.read_text().split("## Eight lines")[1].split("\n## ")[0]
+        dependency, includes, values = [block.split("```")[0] for block in section.split("```yaml\n")[1:]]
+        self.assertEqual(sum(len(block.splitlines()) for block in (dependency, includes, values)), 8)
+        dependency = yaml.safe_load(dependency)
+        dependency["dependencies"][0]["repository"] = f"file://{rendering.ROOT / 'charts' / SHOWN}"
+        with tempfile.TemporaryDirectory() as folder:
+            chart = Path(folder) / "typed"
+            (chart / "templates").mkdir(parents=True)
+            (chart / "Chart.yaml").write_text(yaml.safe_dump({"apiVersion": "v2", "name": "typed", "version": "1.0.0", **dependency}))
+            (chart / "values.yaml").write_text(values)
+            (chart / "templates" / "workload.yaml").write_text(self.WORKLOAD + includes)
+            rendering.helm("dependency", "update", chart)
+            pod = pod_of(rendering.helm("template", "shop", chart, "--kube-version", "1.34.4"))
+        [container] = pod["spec"]["initContainers"]
+        self.assertEqual(container["restartPolicy"], "Always")
+        self.assertEqual(variables(container)["HAPAX_UPSTREAM"], "kafka:9092")
+        [app] = pod["spec"]["containers"]
+        self.assertEqual(app["env"], [{"name": "SERVERS", "value": "localhost:19092"}])
+
+
 class Understood(Case):
     """hapax itself reads what the chart tells it, and says that it holds."""
 
