@@ -5,6 +5,7 @@ HAPAX_TESTS_WRITE=1 writes the golden files anew; look at what changed.
 
 import difflib
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -294,6 +295,48 @@ class Secrets(Case):
         }
         self.check({"upstream": {"bootstrap": ["kafka:9092"]}, "listen": listen}, expected)
 
+    def test_the_container_can_read_them_with_and_without_an_fs_group(self):
+        """The files as the kubelet makes them: root's, in a dated directory, of the group and readable by it with an fsGroup."""
+        login = {"mechanism": "PLAIN", "existingSecret": "login"}
+        values = {"upstream": {"bootstrap": ["kafka:9092"], "sasl": login}, "listen": {"sasl": {"existingSecret": "users"}}}
+        pod = self.pod(values)
+        [volume] = pod["spec"]["volumes"]
+        container = container_of(pod)
+        context = container["securityContext"]
+        made = subprocess.run([generate.hapax(), "user", "me"], input="secret", check=True, capture_output=True, text=True).stdout
+        contents = {"username": "me", "password": "secret", "users": made}
+        for fs_group in (None, 2000):
+            with self.subTest(fsGroup=fs_group), tempfile.TemporaryDirectory() as folder:
+                os.chmod(folder, 0o755)
+                program = shutil.copy(generate.hapax(), folder)  # the folder above may be for root only
+                mounted = Path(folder) / "mounted"
+                self.mount(volume["projected"], mounted, contents, fs_group)
+                told = {name: value.replace("/etc/hapax", str(mounted)) for name, value in variables(container).items()}
+                done = subprocess.run(
+                    [program, "check", "--listen-sasl-mechanisms=SCRAM-SHA-256"],
+                    env=told,
+                    user=context["runAsUser"],
+                    group=context["runAsGroup"],
+                    extra_groups=[fs_group] if fs_group else [],
+                    capture_output=True,
+                    text=True,
+                )
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def mount(self, projected, folder, contents, fs_group):
+        dated = folder / "..2026_11_30_15_00_00.1234567890"
+        dated.mkdir(parents=True)
+        for source in projected["sources"]:
+            for item in source["secret"]["items"]:
+                file = dated / item["path"]
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(contents[item["key"]])
+                os.chown(file, 0, fs_group or 0)
+                file.chmod(projected["defaultMode"] | (0o440 if fs_group else 0))
+        (folder / "..data").symlink_to(dated.name)
+        for path in dated.iterdir():
+            (folder / path.name).symlink_to(f"..data/{path.name}")
+
     def test_no_secret_means_no_volume(self):
         pod = self.pod({"upstream": {"bootstrap": ["kafka:9092"]}})
         self.assertNotIn("volumes", pod["spec"])
@@ -394,6 +437,8 @@ class Refusals(Case):
             {"metrics": {"annotations": '"true"'}},
             {"upstream": {"bootstrap": ["kafka"]}},
             {"upstream": {"bootstrap": ["kafka:port"]}},
+            {"upstream": {"bootstrap": "kafka"}},
+            {"upstream": {"bootstrap": "kafka:9092 kafka-1:9092"}},
             {"upstream": {"bootstrap": {"kafka": 9092}}},
             {"upstream": {"bootstrap": ["kafka-0:9092,kafka-1:9092"]}},
             {"listen": {"bootstrap": 19092}},
