@@ -41,7 +41,7 @@ fn is_dated(directory: &Path) -> bool {
     let Some(Component::Normal(name)) = directory.components().next_back() else {
         return false;
     };
-    name.as_encoded_bytes().starts_with(b"..")
+    name != "..data" && name.as_encoded_bytes().starts_with(b"..")
 }
 
 #[cfg(test)]

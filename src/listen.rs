@@ -253,7 +253,7 @@ fn tell_what_does_not_fit(shared: &Shared) {
 /// Binds what `flag` says; where that fails, looks whether another hapax is
 /// the reason, which would answer at the same admin address.
 async fn bind(address: SocketAddr, flag: &str, admin: SocketAddr) -> Result<TcpListener, RunError> {
-    let source = match TcpListener::bind(address).await {
+    let source = match bind_every(address).await {
         Ok(listener) => return Ok(listener),
         Err(source) => source,
     };
@@ -268,6 +268,16 @@ async fn bind(address: SocketAddr, flag: &str, admin: SocketAddr) -> Result<TcpL
         source,
         advice,
     })
+}
+
+async fn bind_every(address: SocketAddr) -> io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Err(error) => match ports::instead(address, &error) {
+            Some(address) => TcpListener::bind(address).await,
+            None => Err(error),
+        },
+        bound => bound,
+    }
 }
 
 /// What is read again while clients are served, each of its own accord.

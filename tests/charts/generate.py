@@ -199,13 +199,15 @@ def readme(path, values):
 
 
 def hapax():
-    """The program."""
-    built = [ROOT / "target" / place for place in ("tests/cargo/bin/hapax", "release/hapax", "debug/hapax")]
+    """The program: the one that is named, else the one that was built last."""
     named = os.environ.get("HAPAX")
-    for program in [Path(named)] if named else built:
-        if program.exists():
-            return program
-    raise Bad("the schema of config needs hapax: name the program by HAPAX, or cargo build")
+    if named:
+        return Path(named)
+    built = [ROOT / "target" / place for place in ("tests/cargo/bin/hapax", "release/hapax", "debug/hapax")]
+    built = [program for program in built if program.exists()]
+    if not built:
+        raise Bad("the schema of config needs hapax: name the program by HAPAX, or cargo build")
+    return max(built, key=lambda program: program.stat().st_mtime)
 
 
 def config_schema():

@@ -57,7 +57,9 @@ class Cluster:
             "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1", "--secure-port", port,
             "--service-account-issuer", "https://kubernetes.default.svc",
             "--service-account-key-file", key, "--service-account-signing-key-file", key,
-            "--authorization-mode", "RBAC", "--token-auth-file", tokens, "--service-cluster-ip-range", "10.0.0.0/24",
+            "--authorization-mode", "RBAC", "--token-auth-file", tokens,
+            # Both families: charts may ask for either.
+            "--service-cluster-ip-range", "10.0.0.0/24,fd00:10::/112",
             "--endpoint-reconciler-type", "none",
             # Without controllers nobody makes the default account of a namespace, which every Pod has.
             "--disable-admission-plugins", "ServiceAccount",

@@ -20,7 +20,7 @@ hapax reads again when it changes.
 {{- define "hapax.containerConfigMap" -}}
 {{- if and .values.configMap.create (not .values.existingConfigMap) -}}
 {{- include "hapax.validate" . -}}
-{{- $text := toYaml .values.config -}}
+{{- $text := toYaml (.values.config | default dict) -}}
 apiVersion: v1
 kind: ConfigMap
 metadata:
@@ -41,13 +41,14 @@ data:
 {{/* A list: variables by name, then what the user added, which wins. */}}
 {{- define "hapax.containerEnv" -}}
 {{- $variables := dict -}}
-{{- if eq (include "hapax.hasFile" .) "true" -}}
+{{- $hasFile := eq (include "hapax.hasFile" .) "true" -}}
+{{- if $hasFile -}}
 {{- $_ := set $variables "HAPAX_CONFIG" (printf "/etc/hapax/config/%s" .values.configMap.key) -}}
 {{- else -}}
 {{- $known := include "hapax.variables" . | fromYaml -}}
 {{- include "hapax.flatten" (dict "into" $variables "known" $known "above" (printf "%sconfig" (include "hapax.prefix" .)) "path" (list) "of" .values.config) -}}
 {{- end -}}
-{{- include "hapax.fixed" (dict "into" $variables "values" .values "form" .form) -}}
+{{- include "hapax.fixed" (dict "into" $variables "values" .values "form" .form "hasFile" $hasFile) -}}
 {{- $extra := list -}}
 {{- if kindIs "map" .values.extraEnv -}}
 {{- range $name, $value := .values.extraEnv -}}
@@ -64,18 +65,26 @@ data:
 {{- concat $env $extra | toYaml -}}
 {{- end -}}
 
-{{/* What the Pod's own fields have to agree with. */}}
+{{/*
+What the Pod's own fields have to agree with. What hapax does anyway is left out, unless a file could say otherwise;
+admin.listen is not, because images may set it, nor is drain.timeout, which the Pod's grace period has to be read with.
+*/}}
 {{- define "hapax.fixed" -}}
 {{- $into := .into -}}
 {{- $values := .values -}}
 {{- with $values.upstream.bootstrap -}}{{- $_ := set $into "HAPAX_UPSTREAM" (include "hapax.words" .) -}}{{- end -}}
-{{- $_ := set $into "HAPAX_LISTEN" $values.listen.bootstrap -}}
-{{- $_ := set $into "HAPAX_BROKER_PORTS" $values.listen.brokerPorts -}}
-{{- with $values.listen.advertisedHost -}}{{- $_ := set $into "HAPAX_LISTEN_ADVERTISED_HOST" . -}}{{- end -}}
 {{- $_ := set $into "HAPAX_ADMIN_LISTEN" $values.admin.listen -}}
 {{- $_ := set $into "HAPAX_DRAIN_TIMEOUT" (include "hapax.text" $values.drain.timeout) -}}
-{{- $_ := set $into "HAPAX_DRAIN_UNTIL" ($values.drain.until | default (ternary "requests" "connections" (eq .form "gateway"))) -}}
-{{- $_ := set $into "HAPAX_DRAIN_MIN_DELAY" (include "hapax.text" $values.drain.minDelay) -}}
+{{- $until := $values.drain.until | default (ternary "requests" "connections" (eq .form "gateway")) -}}
+{{- $hasFile := .hasFile -}}
+{{- range list
+  (list "HAPAX_LISTEN" $values.listen.bootstrap "127.0.0.1:19092")
+  (list "HAPAX_BROKER_PORTS" $values.listen.brokerPorts "19093-19192")
+  (list "HAPAX_DRAIN_UNTIL" $until "connections")
+  (list "HAPAX_DRAIN_MIN_DELAY" (include "hapax.text" $values.drain.minDelay) "0s") -}}
+{{- if or $hasFile (ne (index . 1) (index . 2)) -}}{{- $_ := set $into (index . 0) (index . 1) -}}{{- end -}}
+{{- end -}}
+{{- with $values.listen.advertisedHost -}}{{- $_ := set $into "HAPAX_LISTEN_ADVERTISED_HOST" . -}}{{- end -}}
 {{- if $values.state.enabled -}}{{- $_ := set $into "HAPAX_STATE_DIR" "/var/lib/hapax" -}}{{- end -}}
 {{- if $values.upstream.tls.enabled -}}
 {{- $_ := set $into "HAPAX_UPSTREAM_TLS_ENABLED" "true" -}}
