@@ -3,7 +3,6 @@
     python3 live.py      the run, written to tests/results/monitoring.md and config/grafana/dashboard.svg
 """
 import contextlib
-import datetime
 import math
 import os
 import re
@@ -47,7 +46,7 @@ def run():
         folder = stack.enter_context(world.folder())
         kafka = world.Kafka(folder)
         stack.callback(kafka.end)
-        kafka.make(scenarios.TOPICS)
+        kafka.make(scenarios.TOPICS + scenarios.CROWD)
         prometheus = world.Prometheus(folder)
         stack.callback(prometheus.end)
         made = []
@@ -118,20 +117,34 @@ def answer(prometheus, resolver, target, start, end):
              [(float(at), float(value)) for at, value in points]) for metric, points in series]
 
 
+# What the picture shows of the dashboard: the first row, and the panels of others in which most is to be seen.
+DRAWN = {
+    "Overview": ["Duplicates", "Absorbed in 24 h", "Gaps in 1 h", "Fenced in 1 h", "Written twice in 24 h", "Failed requests", "Versions", "Verdicts"],
+    "Duplicates": ["Absorbed by topic", "Absorbed or forwarded", "Came again under a new epoch"],
+    "Order and fencing": ["Errors of brokers", "Missing records", "Fenced producers"],
+    "Traffic": ["Latency, p99", "Overhead, p99", "Disconnects"],
+}
+
+
 def draw(prometheus, sources, values_of, start, end):
-    """The first rows of the dashboard."""
     dashboard = grafana.by_file("hapax.json")
     resolver = grafana.Resolver(dashboard, sources, values_of)
-    rows = [panel["gridPos"]["y"] for panel in dashboard["panels"] if panel["type"] == "row"]
-    shown = [panel for panel in grafana.panels(dashboard) if panel["gridPos"]["y"] < rows[2]]
-    answers = {panel["id"]: [] for panel in shown}
-    for panel in shown:
-        for target in panel["targets"]:
-            points = answer(prometheus, resolver, target, start, end)
-            answers[panel["id"]] += [(name, [(at, value) for at, value in one if not math.isnan(value)]) for name, one in points]
-    when = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d") if hasattr(datetime, "UTC") else time.strftime("%Y-%m-%d")
-    return picture.draw(shown, answers, start, end, f"Drawn by tests/monitoring/picture.py, not by Grafana, from the Prometheus of a test run of {when}: "
-                        f"{len(scenarios.ALL)} hapax before one Kafka while faults are provoked.")
+    by_title = {panel["title"]: panel for panel in grafana.panels(dashboard)}
+    rows, answers = {}, {}
+    for row, titles in DRAWN.items():
+        rows[row] = [dict(by_title[title]) for title in titles]
+        if row != "Overview":
+            for at, panel in enumerate(rows[row]):
+                panel["gridPos"] = {"x": 8 * at, "y": 0, "w": 8, "h": 6}
+        for panel in rows[row]:
+            found = answers[panel["id"]] = []
+            for target in panel["targets"]:
+                points = answer(prometheus, resolver, target, start, end)
+                found += [(name, [(at, value) for at, value in one if not math.isnan(value)]) for name, one in points]
+    # Nothing is scraped while Kafka starts.
+    start = min(at for found in answers.values() for _, points in found for at, _ in points)
+    return picture.draw(rows, answers, start, end, f"Drawn by tests/monitoring/picture.py, not by Grafana, from the Prometheus of a test run of "
+                        f"{time.strftime('%Y-%m-%d', time.gmtime())}: {len(scenarios.ALL)} hapax before one Kafka, while faults are provoked.")
 
 
 def page(told):
