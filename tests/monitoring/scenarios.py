@@ -1,7 +1,6 @@
 """What goes wrong, each in front of a hapax of its own, and the alerts that have to tell of it."""
 import contextlib
 import signal
-import socket
 import threading
 import time
 
@@ -251,7 +250,7 @@ class Ports(Scenario):
     def start(self):
         ports, admin = [world.free_port() for _ in range(3)], world.free_port()
         self.brokers = world.Process("kfaked", self.folder, [world.INSTALLED / "kfaked", "-ports", ",".join(map(str, ports)), "-admin", f"127.0.0.1:{admin}"])
-        world.await_until("kfaked", 20, lambda: socket.create_connection(("127.0.0.1", ports[0]), 1))
+        world.await_until("kfaked", 20, lambda: world.accepts(ports[0]))
         return world.Hapax(self.name, self.folder, f"127.0.0.1:{ports[0]}", ports=1)
 
     def begin(self):
@@ -335,9 +334,10 @@ class Drained(Scenario):
     flags = ("--drain-timeout", "3s")
 
     def begin(self):
-        self.client = self.connection()
-        self.client.leader("orders")
-        self.hapax.signal(signal.SIGTERM)
+        with self.connection() as client:
+            client.leader("orders")
+            self.hapax.signal(signal.SIGTERM)
+            self.hapax.wait()
 
 
 class Topics(Scenario):

@@ -52,6 +52,11 @@ def free_run(count):
             return first
 
 
+def accepts(port):
+    with socket.create_connection(("127.0.0.1", port), 1):
+        return True
+
+
 def await_until(what, seconds, check):
     """Asks again until the answer is true, or fails."""
     deadline = time.monotonic() + seconds
