@@ -331,7 +331,7 @@ fn share_with(config: Config, trusted: Trusted) -> Shared {
         config.address_map.clone(),
         &config.broker_ports,
         &config.node_slots,
-        config.slot_grace,
+        (config.slot_collisions, config.slot_grace),
     );
     let metrics = Metrics::new(config.metrics_max_topics);
     let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);

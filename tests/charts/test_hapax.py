@@ -106,7 +106,7 @@ class TestMonitors(unittest.TestCase):
         application = Scenario("tests/charts/app", None)
         forms = {
             "native": workshop.render(application),
-            "plain": workshop.render(application, *flags({"hapax-sidecar.native": False})),
+            "plain": workshop.render(application, *flags({"hapax.native": False})),
             "gateway": gateway(),
         }
         [endpoint] = monitor["spec"]["podMetricsEndpoints"]
@@ -449,7 +449,7 @@ class TestConfiguration(unittest.TestCase):
             with self.subTest(values.name), tempfile.TemporaryDirectory() as folder:
                 environment = {name: value for name, value in variables(documents).items() if value is not None}
                 file = Path(folder) / "hapax.yaml"
-                maps = {d["metadata"]["name"]: d["data"] for d in of_kind(documents, "ConfigMap")}
+                maps = {d["metadata"]["name"]: d.get("data") for d in of_kind(documents, "ConfigMap")}
                 [source] = [s["configMap"] for v in pod(documents)["spec"]["volumes"] for s in v.get("projected", {}).get("sources", []) if "configMap" in s]
                 # A ConfigMap of the user's own has whatever it has.
                 file.write_text(maps.get(source["name"], {"hapax.yaml": "upstream: {bootstrap: [kafka:9092]}"})["hapax.yaml"])
