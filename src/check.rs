@@ -31,7 +31,7 @@ use tokio::task::JoinSet;
 use crate::admin::client;
 use crate::cli::exit::{DONE, FAILED, UNAVAILABLE};
 use crate::cli::{self, CheckArgs, WaitArgs};
-use crate::config::{Config, HostPort, Mechanism, SaslCredentials};
+use crate::config::{Collisions, Config, HostPort, Mechanism, SaslCredentials, told_host};
 use crate::sasl::Sasl;
 use crate::snapshot;
 use crate::tls::Tls;
@@ -314,9 +314,12 @@ impl BrokersView<'_> {
             config.address_map.clone(),
             &config.broker_ports,
             &config.node_slots,
-            config.slot_grace,
+            (config.slot_collisions, config.slot_grace),
         );
-        for listed in &cluster.brokers {
+        // In this order hapax run ends with it, too, whatever comes first.
+        let mut brokers: Vec<_> = cluster.brokers.iter().collect();
+        brokers.sort_by_key(|listed| listed.node.to_wire());
+        for listed in brokers {
             // What no port is left for is in the table, too.
             let _ = slots.learn(listed.node, &listed.host, listed.port, Instant::now());
         }
@@ -328,6 +331,9 @@ impl BrokersView<'_> {
     /// Brokers whose ids lead to one port: which gets it depends on which hapax
     /// hears of first.
     fn shared_homes<'b>(&self, table: &'b [Broker]) -> Vec<(&'b Broker, &'b Broker)> {
+        if self.config.slot_collisions == Collisions::Refuse {
+            return Vec::new();
+        }
         let slots = self.config.broker_ports.len();
         let loose = |b: &&Broker| !self.config.node_slots.contains_key(&b.node.to_wire());
         let loose: Vec<_> = table.iter().filter(loose).collect();
@@ -348,7 +354,9 @@ impl BrokersView<'_> {
         let advertised = self.config.advertised_host.as_ref();
         let ours = address.port == self.config.listen.port()
             || self.config.broker_ports.contains(&address.port);
-        ours && advertised.is_some_and(|host| host.eq_ignore_ascii_case(&address.host))
+        let slot = address.port.checked_sub(*self.config.broker_ports.start());
+        let is_told = |host: &String| told_host(host, slot).eq_ignore_ascii_case(&address.host);
+        ours && advertised.is_some_and(is_told)
     }
 }
 

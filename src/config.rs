@@ -12,6 +12,7 @@ pub mod schema;
 pub mod settings;
 pub mod value;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -38,10 +39,12 @@ pub struct Config {
     pub listen: SocketAddr,
     /// `listen.brokerPorts`: one local port per broker, on the same address; not empty.
     pub broker_ports: RangeInclusive<u16>,
-    /// `listen.advertisedHost`: what clients are told; never a wildcard.
+    /// `listen.advertisedHost`: what clients are told, see [`told_host`]; never a wildcard.
     pub advertised_host: Option<String>,
     /// `listen.nodeSlots`: fixed ports by node id, all within `broker_ports`.
     pub node_slots: BTreeMap<i32, u16>,
+    /// `listen.slotCollisions`: who gives way where two brokers have one port.
+    pub slot_collisions: Collisions,
     /// `listen.slotGrace`: how long a vanished broker keeps its port.
     pub slot_grace: Duration,
     /// `upstream.addressMap`.
@@ -270,6 +273,16 @@ pub enum DrainUntil {
     Requests,
 }
 
+/// What becomes of a broker whose port another one has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
+pub enum Collisions {
+    /// It takes the next port that is free, and keeps it.
+    #[default]
+    Move,
+    /// It gets none, and the lower id has this one: so that replicas of a gateway agree.
+    Refuse,
+}
+
 /// `admin.*`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AdminConfig {
@@ -328,10 +341,13 @@ impl Config {
         self.check_node_slots(&mut conflicts);
         conflicts.extend(self.upstream_conflict());
         conflicts.extend(self.open_listener());
-        if let Some(host) = &self.advertised_host
-            && is_wildcard(host)
-        {
-            conflicts.push(Conflict::AdvertisedWildcard(host.clone()));
+        if let Some(host) = &self.advertised_host {
+            if is_wildcard(host) {
+                conflicts.push(Conflict::AdvertisedWildcard(host.clone()));
+            }
+            if host.replace(SLOT, "").contains(['{', '}']) {
+                conflicts.push(Conflict::AdvertisedPlaceholder(host.clone()));
+            }
         }
         conflicts
     }
@@ -546,6 +562,9 @@ pub enum Conflict {
         "listen.advertisedHost is {0}, which no client can connect to: give the name or address that clients use, or leave it out"
     )]
     AdvertisedWildcard(String),
+    /// A placeholder that stands for nothing.
+    #[error("listen.advertisedHost is {0}: {{slot}} is all that may be in braces")]
+    AdvertisedPlaceholder(String),
 }
 
 impl Conflict {
@@ -576,9 +595,25 @@ impl Conflict {
             Self::Unused { given, .. } => std::slice::from_ref(given),
             Self::NoEndpoint(_) => &["upstream.sasl.oauth.tokenEndpoint"],
             Self::Incomplete { given, .. } => std::slice::from_ref(given),
-            Self::AdvertisedWildcard(_) => &["listen.advertisedHost"],
+            Self::AdvertisedWildcard(_) | Self::AdvertisedPlaceholder(_) => {
+                &["listen.advertisedHost"]
+            }
         }
     }
+}
+
+/// What stands for a slot in `listen.advertisedHost`.
+const SLOT: &str = "{slot}";
+
+/// The host that clients are told for a slot of the ports for brokers; without
+/// one, which no broker should ask for, it is that of the bootstrap port.
+#[must_use]
+pub fn told_host(advertised: &str, slot: Option<u16>) -> Cow<'_, str> {
+    if !advertised.contains(SLOT) {
+        return advertised.into();
+    }
+    let slot = slot.map_or_else(|| "bootstrap".to_owned(), |slot| slot.to_string());
+    advertised.replace(SLOT, &slot).into()
 }
 
 /// Whether a connection to `host` can end at a listener on `bound`.
@@ -607,6 +642,13 @@ fn is_wildcard(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slot_has_a_host_of_its_own_where_the_template_says_so() {
+        assert_eq!(told_host("hapax", Some(3)), "hapax");
+        assert_eq!(told_host("b-{slot}.hapax", Some(0)), "b-0.hapax");
+        assert_eq!(told_host("b-{slot}.hapax", None), "b-bootstrap.hapax");
+    }
 
     #[test]
     fn a_listener_is_reached_by_its_own_names_only() {

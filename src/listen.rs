@@ -21,10 +21,9 @@ use crate::upstream::{Brokers, Own};
 use crate::users::{self, Users};
 use crate::window::{Mode, Rules};
 use crate::workers::{Workers, new_runtime, ticks};
-use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::net::TcpListener;
@@ -254,7 +253,7 @@ fn tell_what_does_not_fit(shared: &Shared) {
 /// Binds what `flag` says; where that fails, looks whether another hapax is
 /// the reason, which would answer at the same admin address.
 async fn bind(address: SocketAddr, flag: &str, admin: SocketAddr) -> Result<TcpListener, RunError> {
-    let source = match bind_any(address).await {
+    let source = match bind_every(address).await {
         Ok(listener) => return Ok(listener),
         Err(source) => source,
     };
@@ -271,16 +270,12 @@ async fn bind(address: SocketAddr, flag: &str, admin: SocketAddr) -> Result<TcpL
     })
 }
 
-/// Binds `address`. `[::]` is every address of the machine, which are those of
-/// IPv4 alone where its kernel knows no IPv6.
-async fn bind_any(address: SocketAddr) -> io::Result<TcpListener> {
+async fn bind_every(address: SocketAddr) -> io::Result<TcpListener> {
     match TcpListener::bind(address).await {
-        Err(error)
-            if address.ip() == Ipv6Addr::UNSPECIFIED
-                && error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error()) =>
-        {
-            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
-        }
+        Err(error) => match ports::instead(address, &error) {
+            Some(address) => TcpListener::bind(address).await,
+            None => Err(error),
+        },
         bound => bound,
     }
 }
@@ -336,7 +331,7 @@ fn share_with(config: Config, trusted: Trusted) -> Shared {
         config.address_map.clone(),
         &config.broker_ports,
         &config.node_slots,
-        config.slot_grace,
+        (config.slot_collisions, config.slot_grace),
     );
     let metrics = Metrics::new(config.metrics_max_topics);
     let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);

@@ -1027,7 +1027,7 @@ pub const REVISION: &str = match option_env!("HAPAX_REVISION") {
 pub const RUSTC: &str = env!("CARGO_PKG_RUST_VERSION");
 /// From what a timer cannot tell from none (a millisecond) to what a client
 /// takes for a broker that is gone.
-const DELAY_BUCKETS_SECONDS: [f64; 6] = [0.001, 0.005, 0.01, 0.05, 0.1, 1.0];
+const DELAY_BUCKETS_SECONDS: [f64; 6] = [0.001, 0.005, 0.01, 0.05, 0.2, 1.0];
 /// The C library that this build is linked with, where there is a choice.
 pub const LIBC: &str = if cfg!(target_env = "musl") {
     "-musl"

@@ -108,7 +108,9 @@ class Stat(Panel):
         super().__init__(*args, **{"width": 4, "height": 4, **named})
 
     def defaults(self):
-        return {**super().defaults(), "color": {"mode": "thresholds"}}
+        defaults = {**super().defaults(), "color": {"mode": "thresholds"}}
+        # What an increase between two scrapes comes to is reckoned, and no whole number.
+        return defaults | {"decimals": 0} if self.instant else defaults
 
     def custom(self):
         return {}

@@ -149,7 +149,7 @@ pub(super) fn no_port(broker: &Broker, range: &RangeInclusive<u16>) -> Problem {
             "broker {} finds no port among {first}-{last}, so that clients cannot reach it",
             broker.node
         ),
-        advice: "widen --broker-ports: it needs a port for each broker".to_owned(),
+        advice: "widen --broker-ports: it needs a port for each broker, and where --listen-slot-collisions is refuse one that no other id leads to, unless --listen-node-slots says which".to_owned(),
     }
 }
 
@@ -172,7 +172,7 @@ pub(super) fn shared_home(one: &Broker, other: &Broker) -> Problem {
         message: format!(
             "the ids of brokers {one} and {other} lead to the same port: who is heard of first gets it, the other one the next that is free"
         ),
-        advice: "where replicas of hapax must agree, fix the ports with --listen-node-slots or widen --broker-ports".to_owned(),
+        advice: "where replicas of hapax must agree, fix the ports with --listen-node-slots or widen --broker-ports, and set --listen-slot-collisions refuse".to_owned(),
     }
 }
 

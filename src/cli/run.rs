@@ -283,6 +283,10 @@ mod tests {
                 "advertisedHost is 0.0.0.0",
             ),
             (
+                "--upstream a:1 --listen-advertised-host b-{node}.hapax",
+                "advertisedHost is b-{node}.hapax: {slot} is all that may be in braces",
+            ),
+            (
                 "--upstream a:1 --listen-advertised-host [::]",
                 "advertisedHost is [::]",
             ),

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
-use super::{ApiAccess, ClientMechanism, DrainUntil, LogFormat, Mechanism, Mode};
+use super::{ApiAccess, ClientMechanism, Collisions, DrainUntil, LogFormat, Mechanism, Mode};
 
 /// One configuration key.
 #[derive(Debug)]
@@ -108,7 +108,8 @@ pub static KEYS: &[Key] = &[
         kind: Kind::Host,
         default: "",
         doc: "Host that clients are told to connect to. Without it: the bind address, or the one \
-              that the client reached.",
+              that the client reached. {slot} in it is the place of the broker's port in \
+              listen.brokerPorts, from 0, where each port has a name of its own.",
     },
     Key {
         path: "listen.nodeSlots",
@@ -117,6 +118,15 @@ pub static KEYS: &[Key] = &[
         kind: Kind::Slots,
         default: "",
         doc: "Fixed ports of brokers, for gateways with replicas.",
+    },
+    Key {
+        path: "listen.slotCollisions",
+        flag: "listen-slot-collisions",
+        heading: ADDRESSES,
+        kind: Kind::Choice(choices::<Collisions>),
+        default: "move",
+        doc: "Where the ids of two brokers lead to one port: what becomes of the one that is not in \
+              listen.nodeSlots.",
     },
     Key {
         path: "listen.slotGrace",

@@ -317,6 +317,7 @@ impl Settings {
             broker_ports: self.get("listen.brokerPorts"),
             advertised_host: self.get("listen.advertisedHost"),
             node_slots,
+            slot_collisions: self.choice("listen.slotCollisions"),
             slot_grace: self.get("listen.slotGrace"),
             address_map,
             backoff: BackoffConfig {

@@ -8,6 +8,7 @@ use super::route::{NAME_KEPT_MAX, PREFIX};
 use super::splice::RUN_MIN;
 use super::told::{Matter, several};
 use super::{FIRST_PART, Session};
+use crate::config::told_host;
 use crate::events::{Event, Kind};
 use crate::ids::{NodeId, TopicId};
 use crate::ledger::UNSEEN_FENCE;
@@ -18,6 +19,7 @@ use crate::wire::addresses::{self, Directory, EndpointScan};
 use crate::wire::transactions::{self, Claim};
 use crate::wire::{WireError, api, api_versions, frame, sasl};
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -436,18 +438,26 @@ impl<'a> Guide<'a> {
             nodes: Vec::new(),
         }
     }
+
+    /// The host that clients are told with this port of a broker.
+    fn host_for(&self, port: Option<u16>) -> Arc<str> {
+        let first = *self.shared.config.broker_ports.start();
+        let slot = port.and_then(|port| port.checked_sub(first));
+        match told_host(self.host, slot) {
+            Cow::Borrowed(_) => Arc::clone(self.host),
+            Cow::Owned(host) => host.into(),
+        }
+    }
 }
 
 impl Directory for Guide<'_> {
     fn broker(&mut self, node: Option<NodeId>, host: &str, port: u16) -> (Arc<str>, u16) {
         let Some(node) = node else {
-            return (Arc::clone(self.host), self.shared.config.listen.port());
+            return (self.host_for(None), self.shared.config.listen.port());
         };
         self.nodes.push(node);
-        (
-            Arc::clone(self.host),
-            self.shared.port_for(node, host, port),
-        )
+        let port = self.shared.port_for(node, host, port);
+        (self.host_for(Some(port)), port)
     }
 
     fn cluster_id(&mut self, id: &str) {

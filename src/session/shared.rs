@@ -640,7 +640,7 @@ impl Shared {
                         host,
                         port,
                         repeated,
-                        "no port left for this broker: widen --broker-ports; clients cannot reach it"
+                        "no port left for this broker, or another one has it: widen --broker-ports, or set it by --listen-node-slots; clients cannot reach it"
                     );
                 }
                 0

@@ -2,9 +2,10 @@
 //!
 //! A node's slot is its id modulo the range, so that a restarted hapax and
 //! every replica of a gateway agree; a collision takes the next free slot and
-//! keeps it. Any node id is allowed: managed clusters number theirs without end.
+//! keeps it, or is refused where replicas have to agree (`listen.slotCollisions`).
+//! Any node id is allowed: managed clusters number theirs without end.
 
-use crate::config::{AddressMap, HostPort};
+use crate::config::{AddressMap, Collisions, HostPort};
 use crate::ids::NodeId;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -69,6 +70,7 @@ pub struct Brokers {
     reachable: AddressMap,
     first_port: u16,
     grace: Duration,
+    collisions: Collisions,
     fixed: HashMap<NodeId, usize>,
     state: Mutex<State>,
 }
@@ -143,7 +145,7 @@ impl Brokers {
         reachable: AddressMap,
         range: &RangeInclusive<u16>,
         fixed: &BTreeMap<i32, u16>,
-        grace: Duration,
+        (collisions, grace): (Collisions, Duration),
     ) -> Self {
         let first_port = *range.start();
         let fixed = fixed
@@ -158,6 +160,7 @@ impl Brokers {
             reachable,
             first_port,
             grace,
+            collisions,
             fixed,
             state: Mutex::new(State {
                 slots: range.clone().map(|_| None).collect(),
@@ -372,6 +375,9 @@ impl Brokers {
         }
         let size = state.slots.len();
         let home = home(node, size);
+        if self.collisions == Collisions::Refuse {
+            return self.may_have(state, node, home).then_some(home);
+        }
         let mut free = None;
         let mut abandoned = None;
         for at in (home..size).chain(0..home) {
@@ -392,6 +398,16 @@ impl Brokers {
             }
         }
         free.or(abandoned)
+    }
+
+    /// Whether a slot is the node's and nobody else's: the lowest id that the
+    /// cluster lists has it. Neither time nor the order of answers counts,
+    /// since replicas see those differently.
+    fn may_have(&self, state: &State, node: NodeId, at: usize) -> bool {
+        let fixed = self.fixed.values().any(|fixed| *fixed == at);
+        let owner = state.slots[at].as_ref();
+        let owner = owner.filter(|owner| owner.vanished.is_none());
+        !fixed && owner.is_none_or(|owner| node.to_wire() <= owner.node.to_wire())
     }
 
     fn port(&self, slot: usize) -> u16 {
@@ -430,8 +446,15 @@ mod tests {
             AddressMap::default(),
             &range,
             &fixed,
-            Duration::from_secs(600),
+            (Collisions::Move, Duration::from_secs(600)),
         )
+    }
+
+    fn replica(range: RangeInclusive<u16>, fixed: &[(i32, u16)]) -> Brokers {
+        Brokers {
+            collisions: Collisions::Refuse,
+            ..brokers(range, fixed)
+        }
     }
 
     fn node(id: i32) -> NodeId {
@@ -474,6 +497,49 @@ mod tests {
         assert_eq!(learn(&b, 0, now), Learned::Port(101));
         assert_eq!(learn(&b, 3, now), Learned::Port(100));
         assert_eq!(learn(&b, 0, now), Learned::Port(101));
+    }
+
+    #[test]
+    fn replicas_agree_on_collisions_whoever_is_heard_of_first() {
+        let now = Instant::now();
+        let ports = |order: &[i32]| {
+            let b = replica(100..=102, &[]);
+            // The second time is as every one after it.
+            for id in order.iter().chain(order) {
+                learn(&b, *id, now);
+            }
+            let mut ports = b.ports();
+            ports.sort_by_key(|(node, _)| node.to_wire());
+            ports
+        };
+        let expected = [(node(0), 100), (node(1), 101)];
+        for order in [[0, 1, 3], [3, 1, 0], [1, 3, 0]] {
+            assert_eq!(ports(&order), expected, "{order:?}");
+        }
+    }
+
+    #[test]
+    fn a_refused_broker_is_told_once_and_has_the_port_when_the_other_one_has_gone() {
+        let b = replica(100..=102, &[]);
+        let now = Instant::now();
+        assert_eq!(learn(&b, 0, now), Learned::Port(100));
+        assert_eq!(learn(&b, 3, now), Learned::Exhausted(true));
+        assert_eq!(learn(&b, 3, now), Learned::Exhausted(false));
+        assert_eq!(b.target(101), b.bootstrap(), "no other port leads to it");
+        b.listed(&[node(3)], now);
+        assert_eq!(learn(&b, 3, now), Learned::Port(100));
+        assert_eq!(learn(&b, 0, now), Learned::Port(100), "back, and lower");
+        assert_eq!(learn(&b, 3, now), Learned::Exhausted(true));
+    }
+
+    #[test]
+    fn a_fixed_slot_of_another_node_is_a_collision_too() {
+        let b = replica(100..=102, &[(7, 100), (3, 102)]);
+        let now = Instant::now();
+        assert_eq!(learn(&b, 0, now), Learned::Exhausted(true));
+        assert_eq!(learn(&b, 7, now), Learned::Port(100));
+        assert_eq!(learn(&b, 3, now), Learned::Port(102));
+        assert_eq!(learn(&b, 1, now), Learned::Port(101));
     }
 
     #[test]

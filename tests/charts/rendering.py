@@ -72,6 +72,7 @@ class Workshop:
     def __init__(self):
         self._folder = tempfile.TemporaryDirectory(prefix="hapax-charts-")
         self.root = Path(self._folder.name)
+        self._rendered = {}
         for chart in charts():
             ignore = shutil.ignore_patterns("*.tgz", "Chart.lock")
             shutil.copytree(ROOT / chart, self.root / chart, ignore=ignore)
@@ -94,7 +95,11 @@ class Workshop:
 
     def render(self, scenario, *arguments, **named):
         """The objects that Helm renders."""
-        return [document for document in yaml.safe_load_all(self.template(scenario, *arguments, **named)) if document]
+        text = scenario.values.read_text() if scenario.values else ""
+        key = (scenario, text, arguments, tuple(sorted(named.items())))
+        if key not in self._rendered:
+            self._rendered[key] = self.template(scenario, *arguments, **named)
+        return [document for document in yaml.safe_load_all(self._rendered[key]) if document]
 
     def close(self):
         self._folder.cleanup()

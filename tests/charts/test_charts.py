@@ -99,7 +99,7 @@ def unrestricted(spec):
     """Where a Pod falls short of the Pod Security Standard restricted; tests/run kube asks a server for all of it."""
     found = []
     pod = spec.get("securityContext", {})
-    for container in [*spec.get("initContainers", []), *spec["containers"]]:
+    for container in [*(spec.get("initContainers") or []), *spec["containers"]]:
         own = container.get("securityContext", {})
         wanted = {
             "runAsNonRoot": own.get("runAsNonRoot", pod.get("runAsNonRoot")) is True,

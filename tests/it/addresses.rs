@@ -475,6 +475,34 @@ fn clients_are_told_the_advertised_host() {
 }
 
 #[test]
+fn clients_are_told_a_host_for_each_slot() {
+    let world = World::new(&["--listen-advertised-host=broker-{slot}.kafka.local"]);
+    let mut pair = world.pair();
+    let told = told(&mut pair, &[(7, HOST, 9092), (8, HOST, 9093)]);
+    let expected = [7, 8].map(|node| {
+        let host = format!("broker-{}.kafka.local", node % PORTS);
+        (i32::from(node), host, slot(&world.hapax, node))
+    });
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_broker_whose_port_another_one_has_is_refused_where_replicas_have_to_agree() {
+    let world = World::new(&["--listen-slot-collisions=refuse"]);
+    let mut pair = world.pair();
+    let high = 7 + i32::from(PORTS);
+    let brokers = [(high, HOST, 9092), (7, HOST, 9093)];
+    told(&mut pair, &brokers);
+    let told = told(&mut pair, &brokers);
+    let ports: Vec<_> = told.iter().map(|(node, _, port)| (*node, *port)).collect();
+    assert_eq!(ports, [(high, 0), (7, slot(&world.hapax, 7))]);
+    let refused = world
+        .hapax
+        .metric("hapax_broker_slots_exhausted_total", &[]);
+    assert_eq!(refused, 1.0);
+}
+
+#[test]
 fn an_upstream_that_is_hapax_itself_is_refused_at_start() {
     let first = free_range(4);
     for port in [first, first + 1, first + 3] {

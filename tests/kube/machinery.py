@@ -1,7 +1,6 @@
 """What the tests share: one server, charts, both versions of Helm, and what the report says."""
 
 import functools
-import json
 import time
 
 import rendering
@@ -63,15 +62,6 @@ def await_that(condition, what):
         if time.monotonic() > deadline:
             raise AssertionError(f"not within a minute: {what}")
         time.sleep(0.1)
-
-
-def names_of(documents):
-    """What has to stay from release to release: names, and the selectors that cannot change."""
-    found = {}
-    for document in documents:
-        selector = document.get("spec", {}).get("selector") if document["kind"] in ("Deployment", "StatefulSet", "DaemonSet") else None
-        found[f"{document['kind']} {document['metadata']['name']}"] = selector and json.loads(json.dumps(selector))
-    return dict(sorted(found.items()))
 
 
 __all__ = ["Refused"]

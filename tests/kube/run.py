@@ -46,7 +46,7 @@ def report(tests):
     for scenario in dict.fromkeys(row[1] for row in machinery.rows["scenarios"]):
         rows = [row for row in machinery.rows["scenarios"] if row[1] == scenario]
         objects, pods = ("/".join(map(str, sorted({row[place] for row in rows}))) for place in (2, 3))
-        lines.append(f"| {scenario} | {objects} | {pods} | {', '.join(row[0] for row in rows)} |")
+        lines.append(f"| {scenario} | {objects} | {pods} | {', '.join(sorted({row[0] for row in rows}))} |")
     lines += [
         "",
         "## Upgrade: installed, upgraded to a later version with other labels and another drain, removed; every name and selector stayed",

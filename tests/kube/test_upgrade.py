@@ -1,17 +1,14 @@
 """A release is installed, upgraded to a later version and removed, by Helm, with its objects really on the server."""
 
-import json
+import shutil
 import unittest
-from pathlib import Path
 
 import yaml
 
 import machinery
 import rendering
+from test_names import names_of
 
-# The names and selectors of 0.1.0, the first release: an upgrade from it must find them again. UPDATE in the environment
-# of a release that is not out yet writes them anew.
-NAMES = Path(__file__).with_name("names-0.1.0.json")
 CHART = "charts/hapax"
 
 
@@ -28,8 +25,6 @@ class TestUpgrade(unittest.TestCase):
         chart = machinery.workshop().chart(CHART)
         later = chart.with_name("hapax-later")
         if not later.exists():
-            import shutil
-
             shutil.copytree(chart, later)
             path = later / "Chart.yaml"
             described = yaml.safe_load(path.read_text()) | {"version": "0.1.1", "appVersion": "0.1.1"}
@@ -45,10 +40,10 @@ class TestUpgrade(unittest.TestCase):
                 for other in self.other_namespaces(scenario):
                     machinery.namespace(other)
                 machinery.helm(first, "install", arguments[0], machinery.workshop().chart(CHART), *arguments[1:])
-                before = machinery.names_of(self.objects(namespace, "shop"))
+                before = names_of(self.objects(namespace, "shop"))
                 change = ["--set", "commonLabels.added=later", "--set", "drain.timeout=40s"]
                 machinery.helm(second, "upgrade", arguments[0], self.later_version(), *arguments[1:], *change)
-                after = machinery.names_of(self.objects(namespace, "shop"))
+                after = names_of(self.objects(namespace, "shop"))
                 self.assertEqual(before, after)
                 machinery.helm(second, "uninstall", "shop", "--namespace", namespace)
                 machinery.rows["upgrade"].append((first, second, name, len(after)))
@@ -65,13 +60,3 @@ class TestUpgrade(unittest.TestCase):
 
     def test_helm_4_takes_over_from_3(self):
         self.check_upgrade("3", "4")
-
-    def test_names_and_selectors_are_those_of_the_first_release(self):
-        known = json.loads(NAMES.read_text())
-        for scenario in self.scenarios():
-            name = scenario.values.name.removesuffix("-values.yaml")
-            if name in known:
-                with self.subTest(name):
-                    now = machinery.names_of(machinery.workshop().render(scenario))
-                    self.assertEqual({key: now.get(key, "gone") for key in known[name]}, known[name])
-        self.assertTrue(set(known) & {s.values.name.removesuffix("-values.yaml") for s in self.scenarios()})

@@ -1,9 +1,9 @@
 # Every package that the tests install; nothing else names one. Sourced by tests/lib/install.sh.
 
-# Debian: kcat (a librdkafka 2.0 client), prometheus (promtool), unzip (message schemas), iproute2 (ss), procps (pid tools), jq, util-linux (flock),
+# Debian: kcat (a librdkafka 2.0 client), prometheus (and promtool), openssl (certificates that are near their end), unzip (message schemas), iproute2 (ss), procps (pid tools), jq, util-linux (flock),
 # mandoc (the manual page), valgrind (instruction counts), curl (a command of the README), python3-venv (Debian's Python has none by itself),
 # gcc (Rust's linker; Go's confluent client), g++ (libFuzzer's sources) and make (librdkafka's), nftables (a broker that is cut off).
-APT_PACKAGES=(kcat prometheus unzip iproute2 procps jq util-linux mandoc valgrind curl python3-venv gcc g++ make nftables)
+APT_PACKAGES=(kcat prometheus unzip iproute2 procps jq util-linux mandoc valgrind curl python3-venv gcc g++ make nftables openssl)
 
 # Maven: org.apache.kafka:kafka_2.13 and :kafka-tools of that version, the default broker and the Java client.
 KAFKA_VERSION=4.4.0
@@ -20,7 +20,8 @@ LOG4J_VERSION=2.24.3
 PYTHON_PACKAGES=(confluent-kafka==2.16.1 kafka-python==3.0.12 aiokafka==0.14.0 jsonschema==4.26.0 PyYAML==6.0.4)
 
 # Go programs as NAME=FOLDER under tests; their go.mod pin franz-go, its kfake and its admin client, sarama, kafka-go, confluent-kafka-go.
-GO_PROGRAMS=(kfaked=kfaked client-go=clients/go/franz client-sarama=clients/go/sarama client-kafka-go=clients/go/segment
+# Grafana's types, by which dashboards are read.
+GO_PROGRAMS=(kfaked=kfaked dashboard-schema=monitoring/schema client-go=clients/go/franz client-sarama=clients/go/sarama client-kafka-go=clients/go/segment
   client-confluent-go=clients/go/confluent)
 
 # Charts: charts/tools/go.mod pins Helm 3, charts/crds/go.mod controller-gen and the types of Prometheus' operator, and

@@ -9,8 +9,10 @@ COLUMN, ROW, GAP = 50, 34, 8
 LEGEND_MAX = 4
 
 
-def number(value, unit):
+def number(value, unit, decimals=None):
     """As Grafana writes it, nearly."""
+    if decimals is not None:
+        return f"{value:.{decimals}f}"
     if unit == "percentunit":
         return f"{value * 100:.3g} %"
     if unit == "s":
@@ -51,7 +53,7 @@ def stat(box, panel, series):
     defaults = panel["fieldConfig"]["defaults"]
     shown = [points[-1][1] for _, points in series if points]
     value = shown[0] if shown else math.nan
-    text, colour = ("No data", FAINT) if math.isnan(value) else (number(value, defaults["unit"]), colour_of(value, defaults["thresholds"]))
+    text, colour = ("No data", FAINT) if math.isnan(value) else (number(value, defaults["unit"], defaults.get("decimals")), colour_of(value, defaults["thresholds"]))
     return box.frame(panel["title"]) + label(box.x + box.width / 2, box.y + box.height / 2 + 24, text, 26, colour, "middle", "600")
 
 
@@ -97,15 +99,21 @@ def graph(box, panel, series, start, end):
     return "".join(drawn)
 
 
-def draw(panels, answers, start, end, caption):
-    """panels as the dashboard has them; answers by panel id: [(name, [(time, value)])]."""
-    left, top = 0, min(panel["gridPos"]["y"] for panel in panels) * ROW
-    width = 24 * COLUMN + GAP
-    height = max((panel["gridPos"]["y"] + panel["gridPos"]["h"]) * ROW for panel in panels) - top + GAP + 26
-    drawn = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-             f'font-family="Inter, Helvetica, Arial, sans-serif"><rect width="{width}" height="{height}" fill="{BACK}"/>']
-    for panel in panels:
-        box, series = Box(panel["gridPos"], left, top), answers[panel["id"]]
-        drawn.append(stat(box, panel, series) if panel["type"] == "stat" else graph(box, panel, series, start, end))
+def draw(rows, answers, start, end, caption):
+    """rows by title, of panels as the dashboard has them; answers by panel id: [(name, [(time, value)])]."""
+    drawn, top = [], 0
+    for title, panels in rows.items():
+        drawn.append(label(GAP + 2, top + 22, title, 14, TEXT, weight="600"))
+        top += 26
+        for panel in panels:
+            place = panel["gridPos"]
+            box, series = Box(place, 0, place["y"] * ROW - top), answers[panel["id"]]
+            drawn.append(stat(box, panel, series) if panel["type"] == "stat" else graph(box, panel, series, start, end))
+            if place is panels[-1]["gridPos"] or panels[panels.index(panel) + 1]["gridPos"]["x"] <= place["x"]:
+                top += place["h"] * ROW
+    width, height = 24 * COLUMN + GAP, top + 34
     drawn.append(label(GAP + 2, height - 9, caption, 11, FAINT))
-    return "\n".join(drawn) + "\n</svg>\n"
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'font-family="Inter, Helvetica, Arial, sans-serif">',
+        f'<rect width="{width}" height="{height}" fill="{BACK}"/>', *drawn, "</svg>", ""])

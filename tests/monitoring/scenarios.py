@@ -1,7 +1,6 @@
 """What goes wrong, each in front of a hapax of its own, and the alerts that have to tell of it."""
 import contextlib
 import signal
-import socket
 import threading
 import time
 
@@ -101,7 +100,9 @@ class RawProducer:
 
 
 # Made before anything is scraped: what is asked of a topic that is being made fails.
-TOPICS = ["orders", "payments", "clicks", "retried", "gapped", "reused", "resent", "transfers", "many", "first", "second", "third", "kept", "failing"]
+TOPICS = ["orders", "payments", "clicks", "retried", "gapped", "reused", "resent", "transfers", "many", "kept", "failing"]
+# Five more than have series of their own.
+CROWD = [f"topic-{number}" for number in range(55)]
 
 
 class Healthy(Scenario):
@@ -249,7 +250,7 @@ class Ports(Scenario):
     def start(self):
         ports, admin = [world.free_port() for _ in range(3)], world.free_port()
         self.brokers = world.Process("kfaked", self.folder, [world.INSTALLED / "kfaked", "-ports", ",".join(map(str, ports)), "-admin", f"127.0.0.1:{admin}"])
-        world.await_until("kfaked", 20, lambda: socket.create_connection(("127.0.0.1", ports[0]), 1))
+        world.await_until("kfaked", 20, lambda: world.accepts(ports[0]))
         return world.Hapax(self.name, self.folder, f"127.0.0.1:{ports[0]}", ports=1)
 
     def begin(self):
@@ -333,19 +334,19 @@ class Drained(Scenario):
     flags = ("--drain-timeout", "3s")
 
     def begin(self):
-        self.client = self.connection()
-        self.client.leader("orders")
-        self.hapax.signal(signal.SIGTERM)
+        with self.connection() as client:
+            client.leader("orders")
+            self.hapax.signal(signal.SIGTERM)
+            self.hapax.wait()
 
 
 class Topics(Scenario):
     """More topics than may have series of their own."""
 
     alerts = {"HapaxLabelOverflow"}
-    flags = ("--metrics-max-topics", "1")
 
     def begin(self):
-        for topic in ("first", "second", "third"):
+        for topic in CROWD:
             RawProducer(self, topic).connection.close()
 
 

@@ -5,6 +5,7 @@ import xml.etree.ElementTree
 import live
 import picture
 import scenarios
+import test_rules
 
 
 class TestLive(unittest.TestCase):
@@ -16,7 +17,6 @@ class TestLive(unittest.TestCase):
         self.assertEqual(live.complaints(self.told), [])
 
     def test_every_alert_has_a_scenario(self):
-        import test_rules
         self.assertEqual(set().union(*(scenario.alerts for scenario in scenarios.ALL)), set(test_rules.NAMES))
 
     def test_a_picture_can_be_drawn(self):

@@ -52,6 +52,11 @@ def free_run(count):
             return first
 
 
+def accepts(port):
+    with socket.create_connection(("127.0.0.1", port), 1):
+        return True
+
+
 def await_until(what, seconds, check):
     """Asks again until the answer is true, or fails."""
     deadline = time.monotonic() + seconds
@@ -158,9 +163,9 @@ class Kafka:
 
 
 class Prometheus(Process):
-    """A real Prometheus with the project's rules, on a faster clock."""
+    """A real Prometheus with the project's rules, on a faster clock; jobs in place of its own are taken as they are."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, jobs=None):
         self.folder, self.address = folder, f"127.0.0.1:{free_port()}"
         self.targets = folder / "targets.json"
         self.show([])
@@ -170,7 +175,7 @@ class Prometheus(Process):
         config = {
             "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
             "rule_files": [str(folder / "rules.yaml"), str(folder / "alerts.yaml")],
-            "scrape_configs": [{
+            "scrape_configs": jobs or [{
                 "job_name": "hapax", "file_sd_configs": [{"files": [str(self.targets)], "refresh_interval": "1s"}],
                 "sample_limit": 2000, "label_limit": 12,
             }],

@@ -20,7 +20,7 @@ hapax reads again when it changes.
 {{- define "hapax.containerConfigMap" -}}
 {{- if and .values.configMap.create (not .values.existingConfigMap) -}}
 {{- include "hapax.validate" . -}}
-{{- $text := toYaml .values.config -}}
+{{- $text := toYaml (.values.config | default dict) -}}
 apiVersion: v1
 kind: ConfigMap
 metadata:

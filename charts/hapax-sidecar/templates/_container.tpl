@@ -84,15 +84,15 @@ where these are in the values that the user writes, for messages.
 {{- end -}}
 
 {{/*
-A probe, or nothing. The kubelet asks the Pod's address; where only loopback answers, hapax asks itself. A handler among
+A probe, or nothing where it is off or null. The kubelet asks the Pod's address; where only loopback answers, hapax asks itself. A handler among
 the values takes the place of ours.
 */}}
 {{- define "hapax.probe" -}}
 {{- $kind := .kind -}}
-{{- $given := get .values.probes $kind | default dict -}}
+{{- $given := get (.values.probes | default dict) $kind | default dict -}}
 {{- $enabled := $given.enabled -}}
 {{- if kindIs "invalid" $enabled -}}{{- $enabled = or (ne $kind "readiness") (eq .form "gateway") -}}{{- end -}}
-{{- if $enabled -}}
+{{- if and $given $enabled -}}
 {{- $probe := omit $given "enabled" -}}
 {{- if not (or $probe.httpGet $probe.exec $probe.tcpSocket $probe.grpc) -}}
 {{- if eq (include "hapax.isLoopback" .values.admin.listen) "true" -}}

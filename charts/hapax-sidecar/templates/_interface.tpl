@@ -9,6 +9,9 @@ puts under its name or alias in the values of the application: hapax-sidecar, or
 {{- if not $this.values.enabled -}}
 {{- fail (printf "%s.enabled is false: include hapax.initContainers and hapax.containers in place of hapax.sidecar, they leave the container out" $this.path) -}}
 {{- end -}}
+{{- if and (eq $this.form "native") (semverCompare "<1.29.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "%s.native needs Kubernetes 1.29 and this is %s, where the Pod would wait for hapax to end: set it to false, or tell helm template --kube-version" $this.path .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
 {{- include "hapax.container" (dict "root" . "values" $this.values "path" $this.path "form" $this.form "name" $this.values.name) -}}
 {{- end -}}
 

@@ -86,6 +86,9 @@
 {{- $admin := include "hapax.portOf" .Values.admin.listen | int -}}
 {{- $first := int $ports.first -}}
 {{- $last := int $ports.last -}}
+{{- if not (or .Values.upstream.bootstrap .Values.existingConfigMap $gateway.extraEnv $gateway.extraEnvFrom $gateway.extraArgs) -}}
+{{- fail "upstream.bootstrap is empty: name the brokers that hapax connects to, such as kafka:9092" -}}
+{{- end -}}
 {{- if gt $last 65535 -}}
 {{- fail (printf "gateway.ports.brokers %d and %d brokers end at port %d: the last port there is is 65535" $first (int $ports.count) $last) -}}
 {{- end -}}
