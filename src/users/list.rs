@@ -119,26 +119,27 @@ impl List {
     #[must_use]
     pub fn by_scram(&self, name: &str, hash: Hash) -> Known {
         let mut own = self.of.get(name).into_iter().flatten();
-        self.known(
-            own.find(|own| own.hash == hash),
-            || {
-                let looks = self.proving.0.iter().filter(|(look, _)| look.hash == hash);
-                let look = choose(looks, &self.model, name);
-                look.unwrap_or(Look {
-                    hash,
-                    ..self.model.look()
-                })
-            },
-            name,
-        )
+        let own = own.find(|own| own.hash == hash);
+        let look = || {
+            let looks = self.proving.0.iter().filter(|(look, _)| look.hash == hash);
+            let nobody_has_it = || Look {
+                hash,
+                ..self.model.look()
+            };
+            choose(looks, &self.model, name).unwrap_or_else(nobody_has_it)
+        };
+        self.known(own, look, name)
     }
 
     /// What he has to prove by his password itself.
     #[must_use]
     pub fn by_password(&self, name: &str) -> Known {
         let own = self.of.get(name).and_then(|own| own.first());
-        let look = || choose(self.saying.0.iter(), &self.model, name);
-        self.known(own, || look().unwrap_or(self.model.look()), name)
+        let look = || {
+            let looks = self.saying.0.iter();
+            choose(looks, &self.model, name).unwrap_or_else(|| self.model.look())
+        };
+        self.known(own, look, name)
     }
 
     fn known(&self, own: Option<&Credential>, look: impl FnOnce() -> Look, name: &str) -> Known {

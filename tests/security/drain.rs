@@ -186,7 +186,10 @@ pub(crate) fn cut_under_load(world: &World) {
     drain(&old);
     assert_eq!(old.exit_code(PATIENCE), Some(0));
     let cut = logged(&old, "the time to drain is over").expect("it says what it cut");
-    say(format!("cut under load: {cut}"));
+    say(format!(
+        "cut under load: {} connections with {} requests open",
+        cut["connections"], cut["requests"]
+    ));
     assert_eq!(cut["connections"].as_f64(), Some(connections), "{cut}");
     let _new = hapax(world, ports, "");
     load.go_on(500);
@@ -252,7 +255,8 @@ pub(crate) fn the_cut_is_counted(world: &World, until: &str) {
     }
     let cut = logged(&hapax, "the time to drain is over").expect("it says what it cut");
     say(format!(
-        "until {until}: {unanswered} requests went unanswered, hapax says {cut}"
+        "until {until}: {unanswered} requests went unanswered, hapax counted {}",
+        cut["requests"]
     ));
     assert_eq!(cut["requests"], unanswered, "{cut}");
     let left = if until == "connections" {
