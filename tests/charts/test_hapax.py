@@ -1,5 +1,9 @@
-"""What the chart hapax promises about its gateway and its monitoring objects, read from what Helm renders."""
+"""What the chart hapax promises about its gateway and its monitoring objects, read from what Helm renders.
 
+HAPAX_TESTS_WRITE=1 writes the golden files anew; look at what changed.
+"""
+
+import difflib
 import json
 import os
 import re
@@ -98,6 +102,39 @@ def hapax():
     named = os.environ.get("HAPAX")
     built = [Path(named)] if named else [ROOT / "target/tests/cargo/bin/hapax", ROOT / "target/debug/hapax"]
     return next(program for program in built if program.exists())
+
+
+class TestGolden(unittest.TestCase):
+    """What a change of the chart changes in what is installed. Injection has its own tests, and so have the packed files."""
+
+    FOLDER = Path(__file__).parent / "golden" / "hapax"
+    SCENARIOS = ("gateway-minimal", "gateway-full", "gateway-loadbalancer", "gateway-nodeport", "tls-sasl", "existing-config", "overrides", "monitoring")
+
+    def golden(self, name):
+        """The objects in the order of their names, without the texts that are packed."""
+        documents = render(values=scenario(name))
+        for document in documents:
+            if document["metadata"].get("labels", {}).get("app.kubernetes.io/component") == "dashboard" and "data" in document:
+                document["data"] = {key: "…" for key in document["data"]}
+            if document["kind"] == "PrometheusRule":
+                document["spec"] = [rule.get("alert", rule.get("record")) for group in document["spec"]["groups"] for rule in group["rules"]]
+        documents.sort(key=lambda document: (document["kind"], document["metadata"]["name"]))
+        return yaml.safe_dump_all(documents, sort_keys=True, width=200, allow_unicode=True)
+
+    def test_every_object_is_as_it_was(self):
+        for name in self.SCENARIOS:
+            with self.subTest(name):
+                path = self.FOLDER / f"{name}.yaml"
+                rendered = self.golden(name)
+                if os.environ.get("HAPAX_TESTS_WRITE"):
+                    path.parent.mkdir(exist_ok=True)
+                    path.write_text(rendered)
+                kept = path.read_text() if path.exists() else ""
+                difference = difflib.unified_diff(kept.splitlines(), rendered.splitlines(), str(path), "rendered", lineterm="")
+                self.assertEqual("\n".join(difference), "")
+
+    def test_no_golden_file_is_left_over(self):
+        self.assertEqual({path.stem for path in self.FOLDER.glob("*.yaml")}, set(self.SCENARIOS))
 
 
 class TestMonitors(unittest.TestCase):

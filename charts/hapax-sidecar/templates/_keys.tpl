@@ -26,6 +26,7 @@ listen.bootstrap: HAPAX_LISTEN
 listen.brokerPorts: HAPAX_BROKER_PORTS
 listen.advertisedHost: HAPAX_LISTEN_ADVERTISED_HOST
 listen.nodeSlots: HAPAX_LISTEN_NODE_SLOTS
+listen.slotCollisions: HAPAX_LISTEN_SLOT_COLLISIONS
 listen.slotGrace: HAPAX_LISTEN_SLOT_GRACE
 listen.tls.certFile: HAPAX_LISTEN_TLS_CERT_FILE
 listen.tls.keyFile: HAPAX_LISTEN_TLS_KEY_FILE
