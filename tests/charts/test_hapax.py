@@ -364,6 +364,8 @@ class TestPorts(unittest.TestCase):
             ({"config.listen.bootstrap": "0.0.0.0:1"}, "set gateway.ports"),
             ({"config.drain.timeout": "1m"}, "config.drain.timeout has a place of its own"),
             ({"upstream.bootstrap": []}, "upstream.bootstrap is empty"),
+            ({"upstream.sasl.mechanism": "PLAIN"}, "let clients prove who they are"),
+            ({"upstream.tls": {"enabled": True, "existingSecret": "a", "certKey": "b", "keyKey": "c"}}, "let clients prove who they are"),
             ({"gateway.preStopSleepSeconds": 30}, "raise drain.timeout"),
             ({"drain.minDelay": "25s"}, "raise drain.timeout"),
             ({"gateway.autoscaling.enabled": True, "gateway.autoscaling.targetCPUUtilizationPercentage": 0}, "every target is 0"),
@@ -562,6 +564,22 @@ class TestNetworkPolicy(unittest.TestCase):
             self.assertTrue(any("podSelector" in peer and selects(peer["podSelector"], test) for peer in ingress[ports]))
         self.assertLessEqual({(9092, 9092), (9093, 9093), (9094, 9094), (443, 443)}, set(egress))
         self.assertEqual(egress[(9094, 9094)], [{"ipBlock": {"cidr": "10.0.0.0/8"}}])
+
+
+class TestChart(unittest.TestCase):
+    def test_what_the_chart_says_of_itself_is_so(self):
+        chart = yaml.safe_load((ROOT / CHART / "Chart.yaml").read_text())
+        [image] = yaml.safe_load(chart["annotations"]["artifacthub.io/images"])
+        self.assertEqual(image["image"], container(gateway())["image"])
+        [library] = chart["dependencies"]
+        self.assertEqual(library["version"], yaml.safe_load((ROOT / "charts/hapax-sidecar/Chart.yaml").read_text())["version"])
+        self.assertIn(f'\nversion = "{chart["appVersion"]}"\n', (ROOT / "Cargo.toml").read_text())
+        for change in yaml.safe_load(chart["annotations"]["artifacthub.io/changes"]):
+            self.assertIn(change["kind"], ("added", "changed", "deprecated", "removed", "fixed", "security"))
+
+    def test_credentials_of_the_gateway_can_be_left_open_on_purpose(self):
+        documents = gateway({"upstream.sasl.mechanism": "PLAIN", "upstream.sasl.existingSecret": "kafka-user", "config.allowOpenListener": True})
+        self.assertIn("allowOpenListener: true", only(documents, "ConfigMap")["data"]["hapax.yaml"])
 
 
 class TestNotes(unittest.TestCase):
