@@ -21,9 +21,10 @@ use crate::upstream::{Brokers, Own};
 use crate::users::{self, Users};
 use crate::window::{Mode, Rules};
 use crate::workers::{Workers, new_runtime, ticks};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::net::TcpListener;
@@ -253,7 +254,7 @@ fn tell_what_does_not_fit(shared: &Shared) {
 /// Binds what `flag` says; where that fails, looks whether another hapax is
 /// the reason, which would answer at the same admin address.
 async fn bind(address: SocketAddr, flag: &str, admin: SocketAddr) -> Result<TcpListener, RunError> {
-    let source = match TcpListener::bind(address).await {
+    let source = match bind_any(address).await {
         Ok(listener) => return Ok(listener),
         Err(source) => source,
     };
@@ -268,6 +269,20 @@ async fn bind(address: SocketAddr, flag: &str, admin: SocketAddr) -> Result<TcpL
         source,
         advice,
     })
+}
+
+/// Binds `address`. `[::]` is every address of the machine, which are those of
+/// IPv4 alone where its kernel knows no IPv6.
+async fn bind_any(address: SocketAddr) -> io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Err(error)
+            if address.ip() == Ipv6Addr::UNSPECIFIED
+                && error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error()) =>
+        {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    }
 }
 
 /// What is read again while clients are served, each of its own accord.

@@ -227,10 +227,17 @@ fn ask(command: impl AsyncFnOnce(&mut io::Stdout) -> Result<(), ClientError>) ->
 }
 
 fn version(args: &VersionArgs) -> ExitCode {
+    let libc = match cfg!(target_env = "musl") {
+        true => "-musl",
+        false if cfg!(target_env = "gnu") => "-gnu",
+        false => "",
+    };
+    let target = format!("{}-{}{libc}", env::consts::ARCH, env::consts::OS);
     let line = if args.json {
-        json!({ "version": VERSION, "revision": REVISION, "rustc": RUSTC }).to_string()
+        json!({ "version": VERSION, "revision": REVISION, "rustc": RUSTC, "target": target })
+            .to_string()
     } else {
-        format!("hapax {VERSION} (revision {REVISION}, rustc {RUSTC})")
+        format!("hapax {VERSION} (revision {REVISION}, rustc {RUSTC}, {target})")
     };
     show(format!("{line}\n").as_bytes())
 }
