@@ -3,7 +3,7 @@
 #   docker build -t hapax .
 #   docker buildx build --platform linux/amd64,linux/arm64 --build-arg REVISION=$(git rev-parse HEAD) .
 #
-# Every platform is compiled on the builder's own, so nothing is emulated. tests/image builds the last stage, and runs it,
+# Every platform is compiled on the builder's own, so nothing is emulated. tests/release builds the last stage, and runs it,
 # without an engine: it compiles from what the first stage copies, with the variables that the first stage sets.
 
 FROM --platform=$BUILDPLATFORM rust:1.95.0-bookworm AS build

@@ -52,9 +52,9 @@ SUITES_TOXIPROXY=github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0
 # Crates that are programs: what hapax is built of is held to audit/deny.toml.
 CARGO_DENY=cargo-deny@0.20.2
 
-# The image and the release. Debian: buildah builds images without an engine, podman and runc run them; the certificate
-# authorities are the image's. iproute2's namespaces stand in for compose's network.
-IMAGE_APT_PACKAGES=(buildah podman runc ca-certificates)
+# The image and the release. Debian: buildah builds images without an engine, podman and runc run them, skopeo publishes
+# them, here to docker-registry; the certificate authorities are the image's.
+IMAGE_APT_PACKAGES=(buildah podman runc ca-certificates skopeo docker-registry)
 # Only for tests/run image, which builds for arm64 as well: a compiler and C headers for ring, and an emulator.
 IMAGE_ARM_APT_PACKAGES=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)
 # Go: the line of config/compose.yaml, in the version of its image; the specification that the file is held to; and what

@@ -149,6 +149,7 @@ def attach_bills(assembled, targets):
     top = json.loads(top_path.read_text())
     [tag] = top["manifests"]
     index = assembled.json(tag)
+    index = {"schemaVersion": index["schemaVersion"], "mediaType": layout.INDEX, "manifests": index["manifests"]}
     for image in list(index["manifests"]):
         target = targets[image["platform"]["architecture"]]
         content = json.dumps(bill.bill(target, revision()), indent=1).encode()
@@ -163,13 +164,17 @@ def attach_bills(assembled, targets):
             ],
             "subject": {name: image[name] for name in ("mediaType", "digest", "size")},
         }
-        entry = store(assembled, json.dumps(manifest).encode(), layout.MANIFEST)
+        entry = store(assembled, serialized(manifest), layout.MANIFEST)
         # As builders mark what is attached: no platform ever asks for it.
-        entry |= {"artifactType": layout.BILL, "platform": {"os": "unknown", "architecture": "unknown"}}
-        index["manifests"].append(entry)
-    stored = store(assembled, json.dumps(index).encode(), layout.INDEX)
-    top["manifests"] = [tag | stored]
-    top_path.write_text(json.dumps(top))
+        index["manifests"].append(entry | {"platform": {"architecture": "unknown", "os": "unknown"}})
+    top["manifests"] = [tag | store(assembled, serialized(index), layout.INDEX)]
+    top_path.write_bytes(serialized(top))
+
+
+def serialized(document):
+    """As programs in Go write it. Some read an index and write it again, without fields that they do not know, and refuse
+    to copy one that is not the same then."""
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
 def store(assembled, content, media_type):

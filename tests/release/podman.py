@@ -6,7 +6,8 @@ import tempfile
 from pathlib import Path
 
 FOLDER = Path(os.environ["TEST_IMAGE"]).resolve()
-NAME = f"oci:{FOLDER / 'layout'}"
+# Of the folder that podman runs in: it makes a name of the path, which may then have no capitals.
+NAME = "oci:layout"
 PODMAN = [
     "podman", "--root", str(FOLDER / "podman"), "--runroot", str(FOLDER / "podman-run"),
     "--storage-driver", "vfs", "--runtime", "runc", "--cgroup-manager", "cgroupfs",
@@ -21,7 +22,7 @@ ADDRESS_FAMILY_NOT_SUPPORTED, IPV6 = 97, 10
 
 
 def podman(*arguments, expect=0):
-    done = subprocess.run([*PODMAN, *arguments], capture_output=True, text=True, timeout=180)
+    done = subprocess.run([*PODMAN, *arguments], capture_output=True, text=True, timeout=180, cwd=FOLDER)
     if done.returncode != expect:
         raise AssertionError(f"podman {' '.join(arguments)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done

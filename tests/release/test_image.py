@@ -117,6 +117,23 @@ class TestChecker(unittest.TestCase):
         self.assertRaises(elf.NotElf, elf.read, b"#!/bin/sh\n" * 20)
 
 
+class TestPublishing(unittest.TestCase):
+    def test_the_release_publishes_it_byte_by_byte(self):
+        """The command of the workflow, to a registry of this machine."""
+        workflow = (build.ROOT / ".github/workflows/release.yaml").read_text()
+        [command] = re.findall(r"(?m)^ +(skopeo copy .+)$", workflow)
+        with tempfile.TemporaryDirectory() as folder, Registry(Path(folder)) as registry:
+            environment = os.environ | {"REGISTRY": registry.address, "VERSION": build.version()}
+            (Path(folder) / "layout").symlink_to(ASSEMBLED.folder)
+            command = command.replace("skopeo copy", "skopeo copy --quiet --dest-tls-verify=false")
+            subprocess.run(["bash", "-c", command], cwd=folder, env=environment, check=True)
+            [tag] = json.loads((ASSEMBLED.folder / "index.json").read_text())["manifests"]
+            self.assertEqual((Path(folder) / "digest").read_text(), tag["digest"])
+            for entry in ASSEMBLED.entries():
+                stored = registry.manifest("hapax", entry["digest"])
+                self.assertEqual(stored, ASSEMBLED.blob(entry))
+
+
 class TestRun(unittest.TestCase):
     """As a restricted pod starts it: no root, nothing writable, no capability, no new privileges."""
 
@@ -202,6 +219,44 @@ class TestArm(unittest.TestCase):
         self.assertRegex(self.arm("dev", "--once"), r"with hapax +100 +10 +10 +100 +0\n")
 
 
+class Registry:
+    """A registry for images, on this machine."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.port = free_ports(1)
+        self.address = f"127.0.0.1:{self.port}"
+
+    def __enter__(self):
+        settings = {
+            "version": 0.1,
+            "storage": {"filesystem": {"rootdirectory": str(self.folder / "registry")}},
+            "http": {"addr": self.address},
+        }
+        file = self.folder / "registry.json"
+        file.write_text(json.dumps(settings))
+        self.process = subprocess.Popen(
+            ["docker-registry", "serve", file], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        until("the registry answers", self.answers)
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+    def answers(self):
+        try:
+            return page("127.0.0.1", self.port, "/v2/") is not None
+        except ConnectionRefusedError:
+            assert self.process.poll() is None, "the registry has ended"
+            return False
+
+    def manifest(self, name, digest):
+        accept = {"Accept": f"{layout.MANIFEST}, {layout.INDEX}"}
+        return page("127.0.0.1", self.port, f"/v2/{name}/manifests/{digest}", accept).encode()
+
+
 class Kafka:
     """A real Kafka of one node."""
 
@@ -233,10 +288,10 @@ def kcat(*arguments, stdin=""):
     return done.stdout
 
 
-def page(host, port, path):
+def page(host, port, path, headers={}):
     connection = http.client.HTTPConnection(host, port, timeout=30)
     try:
-        connection.request("GET", path)
+        connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         body = answer.read().decode()
     finally:

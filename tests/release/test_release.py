@@ -2,6 +2,7 @@
 
     TEST_IMAGE=FOLDER TEST_INSTALLED=FOLDER python3 -m unittest
 """
+import io
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import tempfile
 import tomllib
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import archive
 import bill
@@ -65,6 +67,23 @@ class TestWorkflows(unittest.TestCase):
         for workflow in WORKFLOWS:
             for image in re.findall(r"image: rust:(\S+)", workflow.read_text()):
                 self.assertEqual(image, f"{channel}-bookworm", workflow.name)
+
+
+class TestTargets(unittest.TestCase):
+    """Where rustup has no musl, the machine's own kind still gets an image, and says so; another kind does not."""
+
+    def setUp(self):
+        self.enterContext(mock.patch.object(build, "add_target", lambda _: "no such thing"))
+        self.said = self.enterContext(mock.patch("sys.stderr", new_callable=io.StringIO))
+
+    def test_the_own_kind_falls_back_aloud(self):
+        [own] = [name for name, rust_name in build.RUST_NAMES.items() if build.host().startswith(rust_name)]
+        self.assertEqual(build.static_target(own), build.host())
+        self.assertIn("WARNING: rustup has no ", self.said.getvalue())
+
+    def test_another_kind_fails(self):
+        [other] = [name for name, rust_name in build.RUST_NAMES.items() if not build.host().startswith(rust_name)]
+        self.assertRaisesRegex(SystemExit, "no such thing", build.static_target, other)
 
 
 class TestArchives(unittest.TestCase):
