@@ -121,3 +121,38 @@ const REST: &str = "      - name: HAPAX_ADMIN_LISTEN
         type: RuntimeDefault
     terminationMessagePolicy: FallbackToLogsOnError
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn render(form: Form, mode: Option<Mode>) -> String {
+        let upstream = ["kafka:9092".parse().unwrap(), "[::1]:9093".parse().unwrap()];
+        let snippet = Snippet {
+            form,
+            upstream: &upstream,
+            mode,
+            image: IMAGE,
+        };
+        snippet.render()
+    }
+
+    #[test]
+    fn only_the_native_one_stays_as_an_init_container() {
+        let native = render(Form::Native, None);
+        assert!(native.contains("\ninitContainers:\n"), "{native}");
+        assert!(native.contains("\n    restartPolicy: Always\n"), "{native}");
+        let plain = render(Form::Plain, None);
+        assert!(plain.contains("\nextraContainers:\n"), "{plain}");
+        assert!(!plain.contains("restartPolicy"), "{plain}");
+        assert!(plain.contains("/api/v1/drain"), "{plain}");
+    }
+
+    #[test]
+    fn what_was_asked_for_is_in_it_and_nothing_else() {
+        let observing = render(Form::Native, Some(Mode::Observe));
+        assert!(observing.contains("value: \"kafka:9092,[::1]:9093\""));
+        assert!(observing.contains("name: HAPAX_MODE\n        value: observe\n"));
+        assert!(!render(Form::Native, None).contains("HAPAX_MODE"));
+    }
+}
