@@ -514,7 +514,7 @@ pub enum Conflict {
     MappedTwice(Advertised),
     /// Half of what belongs together.
     #[error("{given} is set, and {missing} is not: {advice}")]
-    TlsIncomplete {
+    Incomplete {
         /// The key that is set.
         given: &'static str,
         /// The key that is not.
@@ -594,7 +594,7 @@ impl Conflict {
             Self::Both { one, .. } => std::slice::from_ref(one),
             Self::Unused { given, .. } => std::slice::from_ref(given),
             Self::NoEndpoint(_) => &["upstream.sasl.oauth.tokenEndpoint"],
-            Self::TlsIncomplete { given, .. } => std::slice::from_ref(given),
+            Self::Incomplete { given, .. } => std::slice::from_ref(given),
             Self::AdvertisedWildcard(_) | Self::AdvertisedPlaceholder(_) => {
                 &["listen.advertisedHost"]
             }

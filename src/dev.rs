@@ -134,10 +134,7 @@ fn check(args: &DevArgs, in_kubernetes: bool) -> Result<(), DevError> {
     if in_kubernetes {
         return Err(DevError::Kubernetes);
     }
-    let listens = [
-        ("--listen", args.listen),
-        ("--admin-listen", args.admin_listen),
-    ];
+    let listens = [("--listen", args.listen), ("--admin-listen", args.admin())];
     match listens
         .into_iter()
         .find(|(_, address)| !address.ip().is_loopback())
@@ -211,7 +208,7 @@ fn configure(args: &DevArgs, upstream: SocketAddr) -> Result<Config, DevError> {
         format!("--upstream={upstream}"),
         format!("--listen={listen}"),
         format!("--broker-ports={broker}-{broker}"),
-        format!("--admin-listen={}", args.admin_listen),
+        format!("--admin-listen={}", args.admin()),
         "--mode=absorb".to_owned(),
         // Clients of the user stay connected: they are told by the closing.
         "--drain-timeout=0".to_owned(),

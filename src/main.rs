@@ -12,7 +12,7 @@ use hapax::cli::{
 };
 use hapax::config::settings::ConfigErrors;
 use hapax::config::{Config, Mode, document, schema};
-use hapax::metrics::{REVISION, RUSTC, VERSION};
+use hapax::metrics::{LIBC, REVISION, RUSTC, VERSION};
 use hapax::snapshot::StartError;
 use hapax::{Exit, RunError, check, logging};
 use serde_json::json;
@@ -228,10 +228,12 @@ fn ask(command: impl AsyncFnOnce(&mut io::Stdout) -> Result<(), ClientError>) ->
 }
 
 fn version(args: &VersionArgs) -> ExitCode {
+    let target = format!("{}-{}{LIBC}", env::consts::ARCH, env::consts::OS);
     let line = if args.json {
-        json!({ "version": VERSION, "revision": REVISION, "rustc": RUSTC }).to_string()
+        json!({ "version": VERSION, "revision": REVISION, "rustc": RUSTC, "target": target })
+            .to_string()
     } else {
-        format!("hapax {VERSION} (revision {REVISION}, rustc {RUSTC})")
+        format!("hapax {VERSION} (revision {REVISION}, rustc {RUSTC}, {target})")
     };
     show(format!("{line}\n").as_bytes())
 }

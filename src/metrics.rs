@@ -505,7 +505,7 @@ labels! {
         Policy = "policy",
         /// It held memory that others waited for, or waited for too long.
         Memory = "memory",
-        /// It did not authenticate.
+        /// It did not authenticate, or its user is none any more.
         Sasl = "sasl",
     }
 }
@@ -1028,6 +1028,14 @@ pub const RUSTC: &str = env!("CARGO_PKG_RUST_VERSION");
 /// From what a timer cannot tell from none (a millisecond) to what a client
 /// takes for a broker that is gone.
 const DELAY_BUCKETS_SECONDS: [f64; 6] = [0.001, 0.005, 0.01, 0.05, 0.2, 1.0];
+/// The C library that this build is linked with, where there is a choice.
+pub const LIBC: &str = if cfg!(target_env = "musl") {
+    "-musl"
+} else if cfg!(target_env = "gnu") {
+    "-gnu"
+} else {
+    ""
+};
 /// Most brokers that have a series of their own.
 pub const MAX_NODES: usize = 64;
 

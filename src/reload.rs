@@ -179,13 +179,20 @@ impl Watch {
     fn look(&mut self, everything: bool) -> Report {
         let mut changed = Vec::new();
         let mut news = everything;
-        for watched in &mut self.all {
-            let files = watched.what.files();
-            if !everything && watched.seen == Some(digest(&files)) {
-                continue;
-            }
+        let mut due: Vec<_> = self
+            .all
+            .iter_mut()
+            .filter_map(|watched| {
+                let files = watched.what.files();
+                let is_due = everything || watched.seen != Some(digest(&files));
+                is_due.then_some((watched, files))
+            })
+            .collect();
+        // All at once: what is swapped together comes into use together.
+        settle(due.iter().flat_map(|(_, files)| files));
+        for (watched, files) in &mut due {
             let first = watched.seen.is_none();
-            watched.seen = Some(settled(&files));
+            watched.seen = Some(digest(files));
             let name = watched.what.name();
             let read = watched.what.reload();
             let outcome = match &read {
@@ -280,29 +287,29 @@ fn tell(what: &'static str, read: &Result<Changes, Fault>, was_wrong: bool) {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Digest(u64);
 
-/// The contents once they do not change any more: who writes a file in parts
+/// Waits until the contents do not change any more: who writes a file in parts
 /// has first emptied it.
-fn settled(files: &[PathBuf]) -> Digest {
-    let mut before = digest(files);
+fn settle<'a>(files: impl Iterator<Item = &'a PathBuf>) {
+    let files: Vec<_> = files.collect();
+    let mut before = digest(&files);
     for _ in 0..SETTLE_TRIES {
         if files.is_empty() {
             break;
         }
         pause(SETTLED_AFTER);
-        let now = digest(files);
+        let now = digest(&files);
         if now == before {
             break;
         }
         before = now;
     }
-    before
 }
 
-fn digest(files: &[PathBuf]) -> Digest {
+fn digest(files: &[impl AsRef<Path>]) -> Digest {
     let mut hasher = DefaultHasher::new();
     for file in files {
         // A file that has gone is another one than it was.
-        if let Err(error) = add(file, &mut hasher) {
+        if let Err(error) = add(file.as_ref(), &mut hasher) {
             hasher.write_u8(1);
             hasher.write(error.kind().to_string().as_bytes());
         }

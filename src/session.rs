@@ -124,6 +124,9 @@ struct Session {
     /// The version of `shared` that it knows of; at first none.
     seen: Option<u32>,
     leaving: Leaving,
+    /// Whether the user that the client has authenticated as to hapax is none
+    /// any more: what it has sent is answered, and nothing more is taken of it.
+    is_removed: bool,
     tally: Rc<Tally>,
     info: Arc<Info>,
     client: Stream,
@@ -358,6 +361,7 @@ impl Session {
         Self {
             seen: None,
             leaving: Leaving::No,
+            is_removed: false,
             tally,
             realm: shared.ledger.realm(&authentication.identity()),
             link: shared.ledger.link(),
@@ -428,7 +432,7 @@ impl Session {
                 self.last_bytes().await;
                 self.linger().await;
             }
-            End::Drained | End::Idle(_) => {
+            End::Drained | End::Removed | End::Idle(_) => {
                 self.last_bytes().await;
                 self.linger().await;
             }
@@ -541,7 +545,7 @@ impl Session {
         if self.client_eof {
             moved |= self.half_close(cx)?;
         }
-        if self.leaving != Leaving::No {
+        if self.leaving != Leaving::No || self.is_removed {
             moved |= self.leave()?;
         }
         Ok(moved)

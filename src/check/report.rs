@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::config::{Config, HostPort};
+use crate::config::{Config, HostPort, told_host};
 use crate::upstream::Broker;
 
 use super::examine::{Examined, Found, Kafka, release};
@@ -250,6 +250,8 @@ impl Clients {
     pub(super) fn of(config: &Config, seen: Option<&Kafka>) -> Self {
         let listen = config.listen;
         let host = match &config.advertised_host {
+            // Where every broker has a name of its own, bootstrap has one that hapax is not told.
+            Some(host) if told_host(host, None) != host.as_str() => ANY_HOST.to_owned(),
             Some(host) => host.clone(),
             None if listen.ip().is_unspecified() => ANY_HOST.to_owned(),
             None => listen.ip().to_string(),

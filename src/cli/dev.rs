@@ -1,6 +1,6 @@
 //! `hapax dev`.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::Args;
 
@@ -19,7 +19,8 @@ pub struct DevArgs {
     #[arg(long, env = "HAPAX_LISTEN", value_name = "ADDRESS:PORT",
           default_value = "127.0.0.1:19092", value_parser = parse_listen)]
     pub listen: SocketAddr,
-    /// Where metrics, probes and the API answer.
+    /// Where metrics, probes and the API answer; every address is this machine's
+    /// loopback alone here.
     #[arg(long, env = "HAPAX_ADMIN_LISTEN", value_name = "ADDRESS:PORT",
           default_value = "127.0.0.1:9180", value_parser = parse_listen)]
     pub admin_listen: SocketAddr,
@@ -30,6 +31,15 @@ pub struct DevArgs {
 }
 
 impl DevArgs {
+    /// Where metrics, probes and the API answer. An image sets every address,
+    /// for `hapax run`: that is no reason to refuse a demonstration.
+    pub fn admin(&self) -> SocketAddr {
+        match self.admin_listen {
+            every if every.ip().is_unspecified() => (Ipv4Addr::LOCALHOST, every.port()).into(),
+            one => one,
+        }
+    }
+
     /// How to log: for a person.
     pub fn log(&self) -> LogConfig {
         LogConfig {

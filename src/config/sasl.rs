@@ -206,7 +206,7 @@ impl Read<'_> {
                 let given = all.find(|key| self.is_set(key));
                 let given = given.or_else(|| self.first_of(&OF_CLIENTS));
                 // Whoever gives a password believes that hapax logs in.
-                conflicts.extend(given.map(|given| Conflict::TlsIncomplete {
+                conflicts.extend(given.map(|given| Conflict::Incomplete {
                     given,
                     missing: MECHANISM,
                     advice: "set that to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, or leave this out to let clients log in themselves",
@@ -256,7 +256,7 @@ impl Read<'_> {
                 None
             }
             (None, None) => {
-                conflicts.push(Conflict::TlsIncomplete {
+                conflicts.push(Conflict::Incomplete {
                     given: MECHANISM,
                     missing: TOKEN_FILE,
                     advice: "name the file of a token there, or where hapax gets one itself in upstream.sasl.oauth.tokenEndpoint",
@@ -279,7 +279,7 @@ impl Read<'_> {
                 endpoint
             }
             None => {
-                conflicts.push(Conflict::TlsIncomplete {
+                conflicts.push(Conflict::Incomplete {
                     given: self.first_of(&OF_CLIENTS).unwrap_or(MECHANISM),
                     missing: ENDPOINT,
                     advice: "say where tokens are got",
@@ -314,7 +314,7 @@ impl Read<'_> {
                 None
             }
             (None, None) => {
-                conflicts.push(Conflict::TlsIncomplete {
+                conflicts.push(Conflict::Incomplete {
                     given: MECHANISM,
                     missing: given,
                     advice: "say who hapax is, there or in the file that the key with File at its end names",
@@ -327,7 +327,7 @@ impl Read<'_> {
     fn needed(&self, file: &'static str, conflicts: &mut Vec<Conflict>) -> Option<PathBuf> {
         let found = (self.file)(file);
         if found.is_none() {
-            conflicts.push(Conflict::TlsIncomplete {
+            conflicts.push(Conflict::Incomplete {
                 given: MECHANISM,
                 missing: file,
                 advice: "name the file of the secret there",

@@ -419,7 +419,7 @@ impl Settings {
             given.push("upstream.tls.serverName");
         }
         // Whoever gives a CA believes that TLS is spoken.
-        conflicts.extend(given.first().map(|given| Conflict::TlsIncomplete {
+        conflicts.extend(given.first().map(|given| Conflict::Incomplete {
             given,
             missing: "upstream.tls.enabled",
             advice: "set that to true, or leave this out to speak plaintext to the brokers",
@@ -441,7 +441,7 @@ impl Settings {
         let found = conflicts.len();
         let certificate = self.certificate("listen.tls.certFile", "listen.tls.keyFile", conflicts);
         if certificate.is_none() && client_ca_file.is_some() && conflicts.len() == found {
-            conflicts.push(Conflict::TlsIncomplete {
+            conflicts.push(Conflict::Incomplete {
                 given: "listen.tls.clientCaFile",
                 missing: "listen.tls.certFile",
                 advice: "give hapax a certificate of its own as well, since clients show theirs by TLS",
@@ -487,7 +487,7 @@ impl Settings {
                 "give the file of the users, or leave this out to let clients authenticate to the brokers",
             ),
         };
-        conflicts.push(Conflict::TlsIncomplete {
+        conflicts.push(Conflict::Incomplete {
             given,
             missing,
             advice,
@@ -512,7 +512,7 @@ impl Settings {
             (Some(_), None) => (certificate, key),
             (None, Some(_)) => (key, certificate),
         };
-        conflicts.push(Conflict::TlsIncomplete {
+        conflicts.push(Conflict::Incomplete {
             given,
             missing,
             advice: "give both; where one PEM file has certificate and key, name it twice",

@@ -5,8 +5,8 @@ use crate::session::Shared;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The file of users. Who is connected stays so: what is read counts for
-/// clients that authenticate from then on.
+/// The file of users. What is read counts for clients that authenticate from
+/// then on; who is connected stays so as long as there is such a user.
 pub struct UsersFile {
     shared: Arc<Shared>,
     file: PathBuf,
@@ -32,10 +32,10 @@ impl Reloadable for UsersFile {
     }
 
     fn reload(&mut self) -> Result<Changes, Fault> {
-        match self.shared.users.as_ref().map(|users| users.reload()) {
-            Some(Ok(true)) => Ok(vec![self.name().to_owned()]),
-            Some(Ok(false)) | None => Ok(Changes::new()),
-            Some(Err(error)) => Err(Fault::Invalid(vec![error.to_string()])),
+        match self.shared.reload_users() {
+            Ok(true) => Ok(vec![self.name().to_owned()]),
+            Ok(false) => Ok(Changes::new()),
+            Err(error) => Err(Fault::Invalid(vec![error.to_string()])),
         }
     }
 }

@@ -60,6 +60,8 @@ pub(super) enum End {
     Memory(&'static str),
     #[error("hapax ends, and every request is answered")]
     Drained,
+    #[error("the client's user is not in listen.sasl.usersFile any more")]
+    Removed,
     #[error("the time that hapax had to end is over")]
     Cut,
     #[error("the broker of the client's port is known by now, and it is not this one")]
@@ -83,6 +85,7 @@ impl End {
             | Self::Slow(_)
             | Self::Memory(_)
             | Self::Drained
+            | Self::Removed
             | Self::Cut => Side::Client,
             Self::UpstreamClosed
             | Self::UpstreamLost(_)
@@ -123,6 +126,7 @@ impl End {
             Self::Slow(_) => DisconnectCause::Slow,
             Self::Memory(_) => DisconnectCause::Memory,
             Self::Drained => DisconnectCause::Drain,
+            Self::Removed => DisconnectCause::Sasl,
             Self::Cut => DisconnectCause::DrainTimeout,
         }
     }
@@ -275,6 +279,7 @@ impl Session {
             | End::Drained
             | End::Cut => None,
             End::LoggedOut(_) => Some(Matter::Login(self.node)),
+            End::Removed => Some(Matter::ClientSasl(self.info.client.ip())),
             End::UpstreamClosed | End::UpstreamLost(_) if unanswered == 0 => None,
             End::UpstreamClosed | End::UpstreamLost(_) | End::UpstreamSilent(_) => {
                 Some(Matter::BrokerLost(self.node))

@@ -78,6 +78,14 @@ impl Authentication {
         self.settled
     }
 
+    /// As which user, if it did.
+    pub(super) fn settled_user(&self) -> Option<&str> {
+        match &self.stage {
+            Stage::Proven(Identity::User { user, .. }) if self.settled => Some(user),
+            _ => None,
+        }
+    }
+
     /// A SaslHandshake request went out.
     pub(super) fn handshake(&mut self, mechanism: &str, version: i16) {
         self.stage = Stage::Asked {

@@ -14,7 +14,7 @@
 use super::end::End;
 use super::route::{PREFIX, RequestStage};
 use super::topics::TopicCache;
-use super::{BUFFER, Session, poll_read};
+use super::{BUFFER, Blocked, Session, poll_read};
 use crate::config::Mode;
 use crate::socket;
 use crate::timers::timeout;
@@ -71,6 +71,7 @@ impl Session {
             self.keep_alive_after(keep_alive);
         }
         self.config = config;
+        self.is_removed = self.shared.has_removed(self.authentication.settled_user());
         // What is looked for in the log is looked for to its end.
         if self.readback.is_none() {
             let sequence = &self.config.sequence;
@@ -99,10 +100,20 @@ impl Session {
             self.collecting = None;
         }
         let answered = self.pipeline.is_empty() && self.reply.at_head();
-        if self.leaving == Leaving::Left && sent && answered && self.to_client.is_empty() {
+        let is_over = sent && answered && self.to_client.is_empty();
+        if self.leaving == Leaving::Left && is_over {
             return Err(End::Drained);
         }
+        if self.is_removed && self.takes_no_more() && is_over {
+            return Err(End::Removed);
+        }
         Ok(false)
+    }
+
+    /// Whether nothing of the client is on its way in, and nothing more gets in.
+    fn takes_no_more(&self) -> bool {
+        matches!(self.request, RequestStage::Head)
+            && matches!(self.blocked, None | Some(Blocked::Full))
     }
 
     /// Counts the requests that get no answer.

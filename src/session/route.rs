@@ -161,6 +161,10 @@ impl Session {
             self.blocked = Some(Blocked::Full);
             return Ok(false);
         }
+        if self.is_removed {
+            self.blocked = Some(Blocked::Full);
+            return Ok(false);
+        }
         if self.misled() {
             if self.pipeline.is_empty() {
                 return Err(End::Misled);

@@ -18,7 +18,7 @@ use crate::tls::{HandshakeError, LoadError, Reason, Stream, Tls};
 use crate::upstream::{
     Backoff, Broker, Brokers, DialError, Dialled, Dialler, Learned, Own, ProbeError, Target, ask,
 };
-use crate::users::Users;
+use crate::users::{self, Users};
 use crate::window::Time;
 use crate::wire::frame::{FrameError, Stranger};
 use dashmap::DashMap;
@@ -237,6 +237,27 @@ impl Shared {
         self.see_time();
         // One that waits for nothing would not hear of a shorter time.
         self.nudge();
+    }
+
+    /// Reads the users again; who is none any more is let go.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with their file; all stays as it was.
+    pub fn reload_users(&self) -> Result<bool, users::LoadError> {
+        let reloaded = self.users.as_ref().map(Users::reload).transpose()?;
+        let reloaded = reloaded.unwrap_or(false);
+        if reloaded {
+            self.version.fetch_add(1, Ordering::Release);
+            self.nudge();
+        }
+        Ok(reloaded)
+    }
+
+    /// Whether this is a user that clients could once authenticate as to hapax.
+    pub(super) fn has_removed(&self, user: Option<&str>) -> bool {
+        let users = self.users.as_ref().zip(user);
+        users.is_some_and(|(users, user)| !users.list().has(user))
     }
 
     /// How often there was news for sessions.

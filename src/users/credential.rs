@@ -37,6 +37,17 @@ pub struct Credential {
     server_key: Vec<u8>,
 }
 
+/// What anybody sees of a credential, or can measure, who says the name of its user.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Look {
+    /// The hash.
+    pub hash: Hash,
+    /// How often it is applied.
+    pub iterations: u32,
+    /// Bytes of the salt.
+    pub salt_len: usize,
+}
+
 /// Nothing of it is for a log.
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,26 +71,51 @@ impl Credential {
         }
     }
 
-    /// That of a user who does not exist: always the same one for a name, like
-    /// `self` in what a client sees of it, and met by no password.
+    /// What is seen of it.
     #[must_use]
-    pub fn pretended(&self, hash: Hash, name: &str) -> Self {
-        let secret = self.hash.sign(&self.server_key, b"of nobody");
-        let of = |what: &str| {
-            let what = format!("{what} {} {name}", hash.mechanism());
-            let long = Hash::Sha512.sign(secret.as_ref(), what.as_bytes());
-            long.as_ref().to_vec()
-        };
+    pub fn look(&self) -> Look {
+        Look {
+            hash: self.hash,
+            iterations: self.iterations,
+            salt_len: self.salt.len(),
+        }
+    }
+
+    /// That of a user who does not exist: always the same one for a name, and
+    /// met by no password. `self` is the secret that it is made by.
+    #[must_use]
+    pub fn pretended(&self, look: Look, name: &str) -> Self {
+        let Look {
+            hash, iterations, ..
+        } = look;
+        let of = |what: &str| self.about(&format!("{what} {}", hash.mechanism()), name);
         let mut salt = of("salt");
-        salt.truncate(self.salt.len());
+        salt.truncate(look.salt_len);
         let key = |what| of(what).into_iter().take(hash.output_len()).collect();
         Self {
             hash,
-            iterations: self.iterations,
+            iterations,
             salt,
             stored_key: key("stored key"),
             server_key: key("server key"),
         }
+    }
+
+    /// Where in `0..total` a name stands, which looks like chance and always is
+    /// the same; for another `total` nearly the same share of it.
+    pub(super) fn place(&self, name: &str, total: u64) -> u64 {
+        let bytes = self.about("place", name);
+        let (number, _) = bytes.split_first_chunk().expect("a hash has 64 bytes");
+        let share = u128::from(u64::from_be_bytes(*number)) * u128::from(total);
+        u64::try_from(share >> 64).expect("a share is less than the whole")
+    }
+
+    /// Bytes about a name that only who knows the file can tell.
+    fn about(&self, what: &str, name: &str) -> Vec<u8> {
+        let secret = self.hash.sign(&self.server_key, b"of nobody");
+        let what = format!("{what} {name}");
+        let bytes = Hash::Sha512.sign(secret.as_ref(), what.as_bytes());
+        bytes.as_ref().to_vec()
     }
 
     /// Orders credentials in a way that a new one seldom changes the least.
@@ -212,11 +248,14 @@ mod tests {
     #[test]
     fn nobody_looks_like_somebody_and_has_no_password() {
         let real = Credential::of(Hash::Sha256, b"pencil", b"0123456789abcdef", 5000);
-        let nobody = real.pretended(Hash::Sha512, "mallory");
-        assert_eq!(nobody, real.pretended(Hash::Sha512, "mallory"));
-        assert_ne!(nobody.salt, real.pretended(Hash::Sha512, "eve").salt);
-        assert_eq!(nobody.iterations, 5000);
-        assert_eq!(nobody.salt.len(), real.salt.len());
+        let look = Look {
+            hash: Hash::Sha512,
+            ..real.look()
+        };
+        let nobody = real.pretended(look, "mallory");
+        assert_eq!(nobody, real.pretended(look, "mallory"));
+        assert_ne!(nobody.salt, real.pretended(look, "eve").salt);
+        assert_eq!(nobody.look(), look);
         assert_eq!(nobody.to_string().parse(), Ok(nobody.clone()));
         assert!(!nobody.is_of(b"pencil"));
     }

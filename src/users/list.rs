@@ -6,9 +6,9 @@
 //! alice:SCRAM-SHA-512$16384:SALT$STORED-KEY:SERVER-KEY
 //! ```
 
-use super::credential::{BadCredential, Credential};
+use super::credential::{BadCredential, Credential, Look};
 use crate::scram::Hash;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Why a file is no list of users. It says nothing of what the file has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -33,9 +33,19 @@ pub enum BadLine {
 /// The users.
 pub struct List {
     of: HashMap<String, Vec<Credential>>,
-    /// What users who do not exist are made from.
+    /// What users who do not exist are made by.
     model: Credential,
+    /// What users look like who prove that they know a password.
+    proving: Looks,
+    /// What they look like who say it.
+    saying: Looks,
 }
+
+/// How many users there are of each look. Where some have more iterations than
+/// others, those of nobody are as those of somebody are: as often, and always
+/// the same for a name.
+#[derive(Default)]
+struct Looks(BTreeMap<Look, u64>);
 
 /// What is known of somebody who says a name.
 pub struct Known {
@@ -77,7 +87,14 @@ impl List {
         // Of the hash by which a password is looked at, where users have several.
         let model = all.min_by(|a, b| (a.hash, a.rank()).cmp(&(b.hash, b.rank())));
         let model = model.ok_or(BadLine::Nobody)?.clone();
-        Ok(Self { of, model })
+        let proving = Looks::of(of.values().flatten());
+        let saying = Looks::of(of.values().filter_map(|own| own.first()));
+        Ok(Self {
+            of,
+            model,
+            proving,
+            saying,
+        })
     }
 
     /// How many users there are.
@@ -92,26 +109,72 @@ impl List {
         self.of.is_empty()
     }
 
+    /// Whether there is a user of this name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.of.contains_key(name)
+    }
+
     /// What somebody who says this name has to prove by a SCRAM mechanism.
     #[must_use]
     pub fn by_scram(&self, name: &str, hash: Hash) -> Known {
         let mut own = self.of.get(name).into_iter().flatten();
-        self.known(own.find(|own| own.hash == hash), name, hash)
+        let own = own.find(|own| own.hash == hash);
+        let look = || {
+            let looks = self.proving.0.iter().filter(|(look, _)| look.hash == hash);
+            let nobody_has_it = || Look {
+                hash,
+                ..self.model.look()
+            };
+            choose(looks, &self.model, name).unwrap_or_else(nobody_has_it)
+        };
+        self.known(own, look, name)
     }
 
     /// What he has to prove by his password itself.
     #[must_use]
     pub fn by_password(&self, name: &str) -> Known {
         let own = self.of.get(name).and_then(|own| own.first());
-        self.known(own, name, self.model.hash)
+        let look = || {
+            let looks = self.saying.0.iter();
+            choose(looks, &self.model, name).unwrap_or_else(|| self.model.look())
+        };
+        self.known(own, look, name)
     }
 
-    fn known(&self, own: Option<&Credential>, name: &str, hash: Hash) -> Known {
+    fn known(&self, own: Option<&Credential>, look: impl FnOnce() -> Look, name: &str) -> Known {
         Known {
-            credential: own.map_or_else(|| self.model.pretended(hash, name), Clone::clone),
+            credential: own.map_or_else(|| self.model.pretended(look(), name), Clone::clone),
             exists: own.is_some(),
         }
     }
+}
+
+impl Looks {
+    fn of<'a>(all: impl Iterator<Item = &'a Credential>) -> Self {
+        let mut looks = Self::default();
+        for credential in all {
+            *looks.0.entry(credential.look()).or_default() += 1;
+        }
+        looks
+    }
+}
+
+/// One of these looks for nobody: each as often as users have it.
+fn choose<'a>(
+    looks: impl Iterator<Item = (&'a Look, &'a u64)> + Clone,
+    model: &Credential,
+    name: &str,
+) -> Option<Look> {
+    let total = looks.clone().map(|(_, count)| count).sum();
+    let mut place = model.place(name, total);
+    for (look, count) in looks {
+        if place < *count {
+            return Some(*look);
+        }
+        place -= count;
+    }
+    None
 }
 
 /// Whether a line can begin with it, and a client say it.
@@ -173,6 +236,37 @@ mod tests {
             let (user, nobody) = (list.by_password(name), list.by_password("nobody"));
             assert_eq!(user.credential.hash, nobody.credential.hash, "{name}");
         }
+    }
+
+    /// Otherwise a file in which some have more iterations than others tells by
+    /// them, and by the time that they take, who exists.
+    #[test]
+    fn nobody_has_iterations_as_often_as_users_do() {
+        let line = |name: &str, iterations| {
+            let salt = format!("salt of {name}");
+            let made = Credential::of(Hash::Sha256, b"secret", salt.as_bytes(), iterations);
+            format!("{name}:{made}\n")
+        };
+        let mut text: String = (3..6).map(|n| line(&format!("old {n}"), 4096)).collect();
+        text += &line("new 1", 4097);
+        let count = |text: &str, name: &str| {
+            let list = List::parse(text.as_bytes()).unwrap();
+            let proving = list.by_scram(name, Hash::Sha256).credential.iterations;
+            assert_eq!(list.by_password(name).credential.iterations, proving);
+            proving
+        };
+        let names: Vec<_> = (0..400).map(|n| format!("nobody {n}")).collect();
+        let counts = names.iter().map(|name| count(&text, name));
+        let new = counts.filter(|count| *count == 4097).count();
+        assert!((60..140).contains(&new), "{new} of 400");
+        // One user more, who is not the one that names are looked up by, changes
+        // what few of them have.
+        let more = text.clone() + &line("old 0", 4096);
+        let other = names
+            .iter()
+            .filter(|name| count(&text, name) != count(&more, name));
+        let other = other.count();
+        assert!(other < 60, "{other} of 400");
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use kafka_protocol::messages::HeartbeatRequest;
 
-use crate::scene::{MIB, Outcome, PATIENCE, SLACK, Scale, Scene};
-use crate::secure::{self, Ca, Files, VERSIONS};
+use crate::scene::{HERE, MIB, Outcome, PATIENCE, SLACK, Scale, Scene};
+use crate::secure::{self, VERSIONS};
 use crate::support::batch::Batch;
 use crate::support::peer::ACKNOWLEDGED;
 use crate::support::raw::{Client, Produce, Topic};
@@ -255,27 +255,14 @@ pub(crate) fn random_bytes(scale: Scale) -> Outcome {
 }
 
 pub(crate) fn handshakes(scale: Scale) -> Outcome {
-    const HERE: &str = "127.0.0.1";
-    let (ca, files) = (Ca::new("CA of an attack"), Files::new());
-    let own = ca.issue(&[HERE]);
-    let certificate = files.write("listen.crt", &own.certificate);
-    let key = files.write("listen.key", &own.key);
-    let flags = [
-        format!("--listen-tls-cert-file={certificate}"),
-        format!("--listen-tls-key-file={key}"),
-    ];
-    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
-    let config = || secure::client(&ca, None, &VERSIONS);
-    let scene = Scene::seen_through(&flags, |hapax| {
-        secure::sealing(&hapax.bootstrap, config(), HERE)
-    });
+    let (scene, secured) = Scene::in_tls(&[]);
     let count = scale.of(100, 3_000);
     let start = Instant::now();
     for n in 0..count {
         if n % 2 == 0 {
             // TLS 1.2 is the one that could be agreed on anew.
             let versions = [VERSIONS[n / 2 % 2]];
-            let config = secure::client(&ca, None, &versions);
+            let config = secure::client(&secured.ca, None, &versions);
             secure::handshake(&scene.hapax.bootstrap, config, HERE).unwrap();
             continue;
         }

@@ -42,6 +42,10 @@ const ATTACKS: &[Attack] = &[
     ("random bytes", connections::random_bytes),
     ("handshakes", connections::handshakes),
     ("clients that do not read", stalls::clients_that_do_not_read),
+    (
+        "clients in TLS that do not read",
+        stalls::clients_in_tls_that_do_not_read,
+    ),
     ("brokers that do not read", stalls::brokers_that_do_not_read),
     ("admin flood", admin::flood),
     ("client ids", admin::client_ids),

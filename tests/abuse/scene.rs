@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::secure::{self, Ca, Files, VERSIONS};
 use crate::support::batch::Batch;
 use crate::support::hapax::{self, Hapax};
 use crate::support::peer::{self, ACKNOWLEDGED, Peer};
@@ -13,6 +14,8 @@ use crate::support::raw::{Client, Produce, Topic};
 use crate::support::{await_until, pause};
 
 pub(crate) const MIB: usize = 1 << 20;
+/// Where hapax listens, and so what its certificate is for.
+pub(crate) const HERE: &str = "127.0.0.1";
 /// What hapax may take beyond what is said of connections.
 pub(crate) const SLACK: usize = 16 * MIB;
 /// How long anything may take on a machine with other work.
@@ -45,6 +48,16 @@ pub(crate) struct Scene {
     bystander: Bystander,
 }
 
+/// What clients in TLS go by.
+pub(crate) struct Secured {
+    pub(crate) ca: Ca,
+    /// What puts clients in plaintext into TLS.
+    pub(crate) front: String,
+    /// hapax looks at them again and again.
+    #[expect(dead_code, reason = "they are kept for as long as this is")]
+    files: Files,
+}
+
 impl Scene {
     pub(crate) fn new(flags: &[&str]) -> Self {
         Self::seen_through(flags, |hapax| hapax.bootstrap.clone())
@@ -64,6 +77,27 @@ impl Scene {
             before,
             bystander,
         }
+    }
+
+    /// Clients speak TLS with hapax, the bystander too.
+    pub(crate) fn in_tls(flags: &[&str]) -> (Self, Secured) {
+        let (ca, files) = (Ca::new("CA of an attack"), Files::new());
+        let own = ca.issue(&[HERE]);
+        let certificate = files.write("listen.crt", &own.certificate);
+        let key = files.write("listen.key", &own.key);
+        let (certificate, key) = (
+            format!("--listen-tls-cert-file={certificate}"),
+            format!("--listen-tls-key-file={key}"),
+        );
+        let own = [certificate.as_str(), key.as_str()];
+        let flags: Vec<_> = own.into_iter().chain(flags.iter().copied()).collect();
+        let mut front = String::new();
+        let scene = Self::seen_through(&flags, |hapax| {
+            let config = secure::client(&ca, None, &VERSIONS);
+            front = secure::sealing(&hapax.bootstrap, config, HERE);
+            front.clone()
+        });
+        (scene, Secured { ca, front, files })
     }
 
     pub(crate) fn connect(&self) -> TcpStream {

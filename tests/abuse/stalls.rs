@@ -17,7 +17,7 @@ use crate::support::{await_until, pause};
 const LIMIT: usize = 64 * MIB;
 
 /// A client whose kernel takes next to nothing for it.
-fn small(scene: &Scene) -> TcpStream {
+fn small(to: &str) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()
@@ -25,7 +25,7 @@ fn small(scene: &Scene) -> TcpStream {
     runtime.block_on(async {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4096).unwrap();
-        let client = socket.connect(scene.hapax.bootstrap.parse().unwrap()).await;
+        let client = socket.connect(to.parse().unwrap()).await;
         client.unwrap().into_std().unwrap()
     })
 }
@@ -60,11 +60,22 @@ fn await_standstill(scene: &Scene) {
 
 pub(crate) fn clients_that_do_not_read(scale: Scale) -> Outcome {
     let scene = Scene::new(&[&format!("--memory-limit={LIMIT}")]);
+    let bootstrap = scene.hapax.bootstrap.clone();
+    they_do_not_read(scale, scene, &bootstrap, "")
+}
+
+/// What waits for them waits in records that are sealed already.
+pub(crate) fn clients_in_tls_that_do_not_read(scale: Scale) -> Outcome {
+    let (scene, secured) = Scene::in_tls(&[&format!("--memory-limit={LIMIT}")]);
+    they_do_not_read(scale, scene, &secured.front, " in TLS")
+}
+
+fn they_do_not_read(scale: Scale, scene: Scene, bootstrap: &str, how: &str) -> Outcome {
     let count = scale.of(30, 300);
     let ask = heartbeat(&Misdeed::LargeAnswer.name());
     let clients: Vec<_> = (0..count)
         .map(|_| {
-            let client = small(&scene);
+            let client = small(bootstrap);
             push(&client, &ask).unwrap();
             client
         })
@@ -73,7 +84,7 @@ pub(crate) fn clients_that_do_not_read(scale: Scale) -> Outcome {
     scene.await_bystander();
     let held = scene.metric("hapax_memory_buffers_bytes", &[]);
     let outcome = scene.end(&format!(
-        "{count} clients ask for 8 MiB and read nothing, under `memory.limit` {} MiB",
+        "{count} clients{how} ask for 8 MiB and read nothing, under `memory.limit` {} MiB",
         LIMIT / MIB
     ));
     assert!(outcome.peak < LIMIT, "{} MiB", outcome.peak / MIB);

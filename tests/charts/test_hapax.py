@@ -1,5 +1,9 @@
-"""What the chart hapax promises about its gateway and its monitoring objects, read from what Helm renders."""
+"""What the chart hapax promises about its gateway and its monitoring objects, read from what Helm renders.
 
+HAPAX_TESTS_WRITE=1 writes the golden files anew; look at what changed.
+"""
+
+import difflib
 import json
 import os
 import re
@@ -98,6 +102,39 @@ def hapax():
     named = os.environ.get("HAPAX")
     built = [Path(named)] if named else [ROOT / "target/tests/cargo/bin/hapax", ROOT / "target/debug/hapax"]
     return next(program for program in built if program.exists())
+
+
+class TestGolden(unittest.TestCase):
+    """What a change of the chart changes in what is installed. Injection has its own tests, and so have the packed files."""
+
+    FOLDER = Path(__file__).parent / "golden" / "hapax"
+    SCENARIOS = ("gateway-minimal", "gateway-full", "gateway-loadbalancer", "gateway-nodeport", "tls-sasl", "existing-config", "overrides", "monitoring")
+
+    def golden(self, name):
+        """The objects in the order of their names, without the texts that are packed."""
+        documents = render(values=scenario(name))
+        for document in documents:
+            if document["metadata"].get("labels", {}).get("app.kubernetes.io/component") == "dashboard" and "data" in document:
+                document["data"] = {key: "…" for key in document["data"]}
+            if document["kind"] == "PrometheusRule":
+                document["spec"] = [rule.get("alert", rule.get("record")) for group in document["spec"]["groups"] for rule in group["rules"]]
+        documents.sort(key=lambda document: (document["kind"], document["metadata"]["name"]))
+        return yaml.safe_dump_all(documents, sort_keys=True, width=200, allow_unicode=True)
+
+    def test_every_object_is_as_it_was(self):
+        for name in self.SCENARIOS:
+            with self.subTest(name):
+                path = self.FOLDER / f"{name}.yaml"
+                rendered = self.golden(name)
+                if os.environ.get("HAPAX_TESTS_WRITE"):
+                    path.parent.mkdir(exist_ok=True)
+                    path.write_text(rendered)
+                kept = path.read_text() if path.exists() else ""
+                difference = difflib.unified_diff(kept.splitlines(), rendered.splitlines(), str(path), "rendered", lineterm="")
+                self.assertEqual("\n".join(difference), "")
+
+    def test_no_golden_file_is_left_over(self):
+        self.assertEqual({path.stem for path in self.FOLDER.glob("*.yaml")}, set(self.SCENARIOS))
 
 
 class TestMonitors(unittest.TestCase):
@@ -327,6 +364,8 @@ class TestPorts(unittest.TestCase):
             ({"config.listen.bootstrap": "0.0.0.0:1"}, "set gateway.ports"),
             ({"config.drain.timeout": "1m"}, "config.drain.timeout has a place of its own"),
             ({"upstream.bootstrap": []}, "upstream.bootstrap is empty"),
+            ({"upstream.sasl.mechanism": "PLAIN"}, "let clients prove who they are"),
+            ({"upstream.tls": {"enabled": True, "existingSecret": "a", "certKey": "b", "keyKey": "c"}}, "let clients prove who they are"),
             ({"gateway.preStopSleepSeconds": 30}, "raise drain.timeout"),
             ({"drain.minDelay": "25s"}, "raise drain.timeout"),
             ({"gateway.autoscaling.enabled": True, "gateway.autoscaling.targetCPUUtilizationPercentage": 0}, "every target is 0"),
@@ -525,6 +564,22 @@ class TestNetworkPolicy(unittest.TestCase):
             self.assertTrue(any("podSelector" in peer and selects(peer["podSelector"], test) for peer in ingress[ports]))
         self.assertLessEqual({(9092, 9092), (9093, 9093), (9094, 9094), (443, 443)}, set(egress))
         self.assertEqual(egress[(9094, 9094)], [{"ipBlock": {"cidr": "10.0.0.0/8"}}])
+
+
+class TestChart(unittest.TestCase):
+    def test_what_the_chart_says_of_itself_is_so(self):
+        chart = yaml.safe_load((ROOT / CHART / "Chart.yaml").read_text())
+        [image] = yaml.safe_load(chart["annotations"]["artifacthub.io/images"])
+        self.assertEqual(image["image"], container(gateway())["image"])
+        [library] = chart["dependencies"]
+        self.assertEqual(library["version"], yaml.safe_load((ROOT / "charts/hapax-sidecar/Chart.yaml").read_text())["version"])
+        self.assertIn(f'\nversion = "{chart["appVersion"]}"\n', (ROOT / "Cargo.toml").read_text())
+        for change in yaml.safe_load(chart["annotations"]["artifacthub.io/changes"]):
+            self.assertIn(change["kind"], ("added", "changed", "deprecated", "removed", "fixed", "security"))
+
+    def test_credentials_of_the_gateway_can_be_left_open_on_purpose(self):
+        documents = gateway({"upstream.sasl.mechanism": "PLAIN", "upstream.sasl.existingSecret": "kafka-user", "config.allowOpenListener": True})
+        self.assertIn("allowOpenListener: true", only(documents, "ConfigMap")["data"]["hapax.yaml"])
 
 
 class TestNotes(unittest.TestCase):

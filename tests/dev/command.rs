@@ -173,6 +173,16 @@ fn nobody_else_can_reach_it() {
     check_refusal("--no-demo", &variables, 78, &["0.0.0.0:19092"]);
 }
 
+/// An image sets every address, for `hapax run`.
+#[test]
+fn an_admin_page_for_every_address_is_for_this_machine_alone() {
+    for every in ["[::]:0", "0.0.0.0:0"] {
+        let mut dev = Dev::start_at("--no-demo", every);
+        let admin = dev.addresses().admin;
+        assert!(admin.starts_with("127.0.0.1:"), "{every}: {admin}");
+    }
+}
+
 #[test]
 fn a_taken_port_is_one_line_with_the_flag_that_moves_it() {
     let first = free_range(3);

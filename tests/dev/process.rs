@@ -36,8 +36,14 @@ pub(crate) struct Addresses {
 impl Dev {
     /// Starts it on ports that are free.
     pub(crate) fn start(arguments: &str) -> Self {
+        Self::start_at(arguments, "127.0.0.1:0")
+    }
+
+    /// The same with its admin pages at `admin`.
+    pub(crate) fn start_at(arguments: &str, admin: &str) -> Self {
         let mut child = hapax(arguments)
-            .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
+            .args(["--listen", "127.0.0.1:0"])
+            .env("HAPAX_ADMIN_LISTEN", admin)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

@@ -87,6 +87,17 @@ impl Guarded {
         await_until(name, SOON, || self.world.gauge(name) == value);
     }
 
+    /// The file of users is this one from now on; taking it has this outcome.
+    fn reload(&self, text: &str, mode: u32, outcome: &str) {
+        let hapax = &self.world.hapax;
+        let label = format!("outcome=\"{outcome}\"");
+        let reloads = || hapax.metric("hapax_config_reloads_total", &[&label]);
+        let before = reloads();
+        self.files.write_with_mode("users", text, mode);
+        hapax.signal("HUP");
+        await_until(outcome, SOON, || reloads() > before);
+    }
+
     /// Nobody has said anything to the broker, and nobody's password is in the log.
     fn assert_untouched(&self) {
         self.world.upstream.assert_idle();
@@ -548,19 +559,7 @@ fn a_new_file_of_users_counts_for_who_comes_and_not_for_who_is_here() {
             password,
         )
     };
-    let reload = |text: &str, mode: u32, outcome: &str| {
-        let reloads = || {
-            let label = format!("outcome=\"{outcome}\"");
-            guarded
-                .world
-                .hapax
-                .metric("hapax_config_reloads_total", &[&label])
-        };
-        let before = reloads();
-        guarded.files.write_with_mode("users", text, mode);
-        guarded.world.hapax.signal("HUP");
-        await_until(outcome, SOON, || reloads() > before);
-    };
+    let reload = |text: &str, mode, outcome: &str| guarded.reload(text, mode, outcome);
     let carol = ("carol", "carol-secret");
     let users = scram::users(&[(ALICE.0, "new-secret"), carol]);
     reload(&users, 0o600, "applied");
@@ -578,6 +577,38 @@ fn a_new_file_of_users_counts_for_who_comes_and_not_for_who_is_here() {
     reload(&users, 0o600, "unchanged");
     guarded.await_gauge("hapax_config_last_reload_successful", 1.0);
     here.barrier();
+    guarded.assert_silent();
+}
+
+/// What is open is answered, and nothing more of him reaches a broker.
+#[test]
+fn who_is_no_user_any_more_is_closed_between_two_requests() {
+    let guarded = Guarded::new(&[]);
+    let mut idle = guarded.pair("SCRAM-SHA-256", BOB);
+    let mut busy = guarded.pair("PLAIN", BOB);
+    let mut stays = guarded.pair("PLAIN", ALICE);
+    let open = ping(&mut busy.client);
+    let asked = busy.broker.next();
+    guarded.reload(&scram::users(&[(ALICE.0, "new-secret")]), 0o600, "applied");
+    assert!(idle.client.is_closed(SOON));
+    ping(&mut busy.client);
+    busy.broker.answer_raw(&asked, b"pong");
+    let answer = busy.client.receive_frame().unwrap();
+    assert_eq!(answer[..4], open.to_be_bytes());
+    assert!(busy.client.is_closed(SOON));
+    busy.broker.assert_ended();
+    let cause = ["cause=\"sasl\""];
+    await_until("both to be counted", SOON, || {
+        let hapax = &guarded.world.hapax;
+        hapax.metric("hapax_client_disconnects_total", &cause) == 2.0
+    });
+    let output = guarded.world.hapax.output();
+    assert!(
+        output.contains("not in listen.sasl.usersFile any more"),
+        "{output}"
+    );
+    // Another password is no other user.
+    stays.barrier();
     guarded.assert_silent();
 }
 

@@ -22,6 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::broker::{Asked, Conn, OPAQUE, ok, produced};
+use crate::secure::{self, Ca, Files, Identity, VERSIONS};
 use crate::support::await_until;
 use crate::support::hapax::{self, Hapax, binary};
 use crate::support::raw::{Answer, Client, PATIENCE};
@@ -799,6 +800,10 @@ fn endpoint(token: &str, lifetime: u32) -> Endpoint {
 }
 
 fn of_endpoint(endpoint: &Endpoint, token: &str) -> World {
+    at_endpoint(&endpoint.url, token, &[])
+}
+
+fn at_endpoint(url: &str, token: &str, more: &[String]) -> World {
     let dir = tempfile::tempdir().unwrap();
     let secret = dir.path().join("client-secret");
     fs::write(&secret, "s3cr/et").unwrap();
@@ -807,8 +812,8 @@ fn of_endpoint(endpoint: &Endpoint, token: &str) -> World {
         secret: Mutex::new(token.to_owned()),
         ..Script::default()
     };
-    let flags = vec![
-        format!("--upstream-sasl-oauth-token-endpoint={}", endpoint.url),
+    let mut flags = vec![
+        format!("--upstream-sasl-oauth-token-endpoint={url}"),
         "--upstream-sasl-oauth-client-id=hapax".to_owned(),
         format!(
             "--upstream-sasl-oauth-client-secret-file={}",
@@ -816,6 +821,7 @@ fn of_endpoint(endpoint: &Endpoint, token: &str) -> World {
         ),
         "--upstream-sasl-oauth-scope=kafka produce".to_owned(),
     ];
+    flags.extend(more.iter().cloned());
     World::within(dir, script, "OAUTHBEARER", flags)
 }
 
@@ -874,4 +880,77 @@ fn an_endpoint_that_gives_nothing_is_named_and_asked_again() {
     await_until("a token", PATIENCE * 2, got);
     pong(&mut world.client());
     world.assert_no_secret();
+}
+
+impl Endpoint {
+    /// Where it is in TLS, with this certificate.
+    fn in_tls(&self, identity: &Identity) -> String {
+        let (_, rest) = self.url.split_once("://").unwrap();
+        let (address, path) = rest.split_once('/').unwrap();
+        let secured = secure::opening(address, secure::server(identity, None, &VERSIONS));
+        format!("https://{secured}/{path}")
+    }
+}
+
+/// The files of a hapax that believes an endpoint of this CA.
+fn believing(ca: &Ca) -> (Files, String) {
+    let files = Files::new();
+    let path = files.write("endpoint-ca.crt", &ca.certificate);
+    (files, format!("--upstream-sasl-oauth-ca-file={path}"))
+}
+
+#[test]
+fn an_endpoint_is_asked_by_https_where_its_certificate_is_of_the_given_ca() {
+    let (ca, endpoint) = (Ca::new("CA of an endpoint"), endpoint("s3cr-first", 300));
+    let url = endpoint.in_tls(&ca.issue(&["127.0.0.1"]));
+    let (_files, flag) = believing(&ca);
+    let world = at_endpoint(&url, "s3cr-first", &[flag]);
+    pong(&mut world.client());
+    let asked = endpoint.asked.lock().unwrap()[0].clone();
+    let (_, authority) = url.split_once("://").unwrap();
+    let authority = authority.split('/').next().unwrap();
+    assert!(asked.contains(&format!("host: {authority}\r\n")), "{asked}");
+    world.assert_no_secret();
+}
+
+/// Whoever is in its place must not get the secret.
+#[test]
+fn an_endpoint_that_is_not_believed_is_told_nothing_and_named() {
+    let (ca, other) = (Ca::new("CA of an endpoint"), Ca::new("CA of nobody"));
+    let here = ["127.0.0.1"];
+    #[rustfmt::skip]
+    let rows = [
+        (other.issue(&here), "does not come from a CA that hapax believes: set upstream.sasl.oauth.caFile to its CA"),
+        (ca.issue(&["idp.example"]), "is not for 127.0.0.1, but for idp.example"),
+        (ca.issue_until(&here, 2020), "its certificate has expired (2020-01-01"),
+    ];
+    for (identity, words) in rows {
+        let endpoint = endpoint("s3cr-first", 300);
+        let (_files, flag) = believing(&ca);
+        let world = at_endpoint(&endpoint.in_tls(&identity), "s3cr-first", &[flag]);
+        world.refuses(&["hapax has no token to log in by", words]);
+        let failed = ["outcome=\"failed\""];
+        let failed = world.hapax.metric("hapax_oauth_tokens_total", &failed);
+        assert!(failed >= 1.0, "{words}");
+        assert_eq!(*endpoint.asked.lock().unwrap(), [] as [String; 0]);
+        world.assert_no_secret();
+    }
+}
+
+#[test]
+fn a_new_ca_of_the_endpoint_is_taken_without_a_restart() {
+    let (ca, old) = (Ca::new("CA of an endpoint"), Ca::new("CA of before"));
+    let endpoint = endpoint("s3cr-first", 300);
+    let url = endpoint.in_tls(&ca.issue(&["127.0.0.1"]));
+    let (files, flag) = believing(&old);
+    let world = at_endpoint(&url, "s3cr-first", &[flag]);
+    world.refuses(&["upstream.sasl.oauth.caFile"]);
+    files.write("endpoint-ca.crt", &ca.certificate);
+    world.hapax.signal("HUP");
+    let got = || {
+        let ok = ["outcome=\"ok\""];
+        world.hapax.metric("hapax_oauth_tokens_total", &ok) >= 1.0
+    };
+    await_until("a token", PATIENCE * 2, got);
+    pong(&mut world.client());
 }

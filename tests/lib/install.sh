@@ -119,11 +119,32 @@ install_peers() {
 }
 
 install_deny() { install_crate "$CARGO_DENY"; }
-install_cyclonedx() { install_crate "$CARGO_CYCLONEDX"; }
 
 # cargo leaves what is there and up to date.
 install_crate() { # NAME@VERSION
   cargo install --locked --quiet --root "$installed/audit" "$1"
+}
+
+# What builds and runs images, and what config/compose.yaml and the workflows are held to.
+install_image() {
+  install_apt "${IMAGE_APT_PACKAGES[@]}"
+  install_go_program toxiproxy github.com/Shopify/toxiproxy/v2/cmd/server "$COMPOSE_TOXIPROXY"
+  install_go_program toxiproxy-cli github.com/Shopify/toxiproxy/v2/cmd/cli "$COMPOSE_TOXIPROXY"
+  install_go_program actionlint github.com/rhysd/actionlint/cmd/actionlint "$ACTIONLINT"
+  local downloaded
+  downloaded=$(go mod download -json "$COMPOSE_SPECIFICATION" | jq -r .Dir)
+  cp -f "$downloaded/schema/compose-spec.json" "$installed/compose-spec.json"
+  "$installed/venv/bin/pip" install -q "${RELEASE_PYTHON_PACKAGES[@]}"
+}
+
+install_image_for_arm() { install_apt "${IMAGE_ARM_APT_PACKAGES[@]}"; }
+
+install_go_program() { # NAME PACKAGE VERSION
+  local folder=$installed/go/$1-$3
+  if [ ! -x "$installed/$1" ] || [ "$(readlink "$installed/$1")" != "$folder/${2##*/}" ]; then
+    GOBIN=$folder go install "$2@$3"
+    ln -sfn "$folder/${2##*/}" "$installed/$1"
+  fi
 }
 
 # The test suites of other clients: sources that are only fetched to run them, and what they want.

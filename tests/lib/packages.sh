@@ -49,7 +49,18 @@ SUITES_PYTHON_PACKAGES=(pytest==9.2.0 pytest-mock==3.17.0 pytest-timeout==2.4.0 
 # What sarama's tests cut connections with.
 SUITES_TOXIPROXY=github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0
 
-# Crates that are programs: what hapax is built of is held to audit/deny.toml, and listed in release archives.
+# Crates that are programs: what hapax is built of is held to audit/deny.toml.
 CARGO_DENY=cargo-deny@0.20.2
-# Only for tests/run archive.
-CARGO_CYCLONEDX=cargo-cyclonedx@0.5.9
+
+# The image and the release. Debian: buildah builds images without an engine, podman and runc run them; the certificate
+# authorities are the image's. iproute2's namespaces stand in for compose's network.
+IMAGE_APT_PACKAGES=(buildah podman runc ca-certificates)
+# Only for tests/run image, which builds for arm64 as well: a compiler and C headers for ring, and an emulator.
+IMAGE_ARM_APT_PACKAGES=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)
+# Go: the line of config/compose.yaml, in the version of its image; the specification that the file is held to; and what
+# reads workflows.
+COMPOSE_TOXIPROXY=v2.12.0
+COMPOSE_SPECIFICATION=github.com/compose-spec/compose-go/v2@v2.16.2
+ACTIONLINT=v1.7.7
+# PyPI: carries the schema of CycloneDX.
+RELEASE_PYTHON_PACKAGES=(cyclonedx-python-lib==11.12.0)

@@ -307,6 +307,22 @@ fn binary() -> std::ffi::OsString {
     std::env::var_os("TEST_HAPAX").unwrap_or_else(|| env!("CARGO_BIN_EXE_hapax").into())
 }
 
+/// The lines of a user, as hapax makes them with its defaults.
+pub(crate) fn user_lines(name: &str, password: &str) -> String {
+    let mut made = Command::new(env!("CARGO_BIN_EXE_hapax"))
+        .args(["user", name])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("hapax starts");
+    let mut input = made.stdin.take().expect("stdin is piped");
+    writeln!(input, "{password}").expect("it reads its input");
+    drop(input);
+    let made = made.wait_with_output().expect("hapax ends");
+    assert!(made.status.success(), "{made:?}");
+    String::from_utf8(made.stdout).expect("UTF-8")
+}
+
 /// One HTTP/1.0 exchange; `None` where nobody listens.
 pub(crate) fn http(method: &str, address: &str, path: &str, body: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;

@@ -4,21 +4,16 @@
 //! each of these claims holds over several of them.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
-use std::thread;
-use std::time::{Duration, SystemTime};
-
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use std::time::Duration;
 
 use crate::clients::Client;
 use crate::cluster::{Cluster, Options, assert_once_in_order};
 use crate::hapax::Hapax;
+use crate::oidc::{endpoint, token};
 use crate::tools::{free_ports, wait_for};
 
 /// How long a login lasts.
@@ -73,18 +68,9 @@ fn with_password(mechanism: &str, password: &str) -> Setting {
     }
 }
 
-/// What Kafka's own unsecured login makes: nobody has signed it.
-fn token(lifetime: Duration) -> String {
-    let now = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970");
-    let (issued, ends) = (now.as_secs(), (now + lifetime).as_secs());
-    let claims = format!(r#"{{"sub":"hapax","iat":{issued},"exp":{ends}}}"#);
-    let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
-    format!("{}.{}.", part(r#"{"alg":"none"}"#), part(&claims))
-}
-
 fn with_token_file() -> Setting {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    let token = token(Duration::from_secs(3600));
+    let token = token("hapax", Duration::from_secs(3600));
     let path = file(&dir, "token", &token);
     let hapax = Hapax::start(&[
         "--upstream",
@@ -99,32 +85,6 @@ fn with_token_file() -> Setting {
     }
 }
 
-/// An endpoint that gives whoever asks a token for so long.
-fn endpoint(lifetime: Duration) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
-    thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let mut request = Vec::new();
-            let mut some = [0; 4096];
-            while !request.ends_with(b"grant_type=client_credentials") {
-                match stream.read(&mut some) {
-                    Ok(0) | Err(_) => break,
-                    Ok(read) => request.extend(&some[..read]),
-                }
-            }
-            let (token, seconds) = (token(lifetime), lifetime.as_secs());
-            let body = format!(r#"{{"access_token":"{token}","expires_in":{seconds}}}"#);
-            let length = body.len();
-            let _ = write!(
-                stream,
-                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-            );
-        }
-    });
-    format!("http://{address}/token")
-}
-
 fn with_endpoint() -> Setting {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let secret = "endpoint-secret";
@@ -134,8 +94,8 @@ fn with_endpoint() -> Setting {
         &cluster().sasl_bootstrap(),
         "--upstream-sasl-mechanism=OAUTHBEARER",
         &format!(
-            "--upstream-sasl-oauth-token-endpoint={}",
-            endpoint(LIFETIME * 2)
+            "--upstream-sasl-oauth-token-endpoint=http://{}/token",
+            endpoint("hapax", LIFETIME * 2)
         ),
         "--upstream-sasl-oauth-client-id=hapax",
         &format!(

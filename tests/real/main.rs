@@ -41,6 +41,9 @@ mod login;
 #[cfg(test)]
 mod lost_acks;
 #[cfg(test)]
+#[path = "../support/oidc.rs"]
+mod oidc;
+#[cfg(test)]
 #[allow(dead_code, reason = "the tests of security use it too")]
 mod raw;
 #[cfg(test)]

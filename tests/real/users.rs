@@ -1,13 +1,12 @@
 //! Clients authenticate to hapax; the brokers behind it want no SASL.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::clients::Client;
 use crate::cluster::{Cluster, assert_once_in_order};
-use crate::hapax::Hapax;
+use crate::hapax::{Hapax, user_lines};
 
 const USER: (&str, &str) = ("carol", "carol-secret");
 
@@ -36,27 +35,11 @@ fn words_of(client: Client) -> Option<&'static str> {
     }
 }
 
-/// The line of a user, as hapax makes it with its defaults.
-fn users() -> String {
-    let mut made = Command::new(env!("CARGO_BIN_EXE_hapax"))
-        .args(["user", USER.0])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("hapax starts");
-    let mut input = made.stdin.take().expect("stdin is piped");
-    writeln!(input, "{}", USER.1).expect("it reads its input");
-    drop(input);
-    let made = made.wait_with_output().expect("hapax ends");
-    assert!(made.status.success(), "{made:?}");
-    String::from_utf8(made.stdout).expect("UTF-8")
-}
-
 fn check(mechanism: &str) {
     let cluster = Cluster::one();
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("users");
-    fs::write(&path, users()).expect("a file");
+    fs::write(&path, user_lines(USER.0, USER.1)).expect("a file");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
     let file = format!("--listen-sasl-users-file={}", path.display());
     let mechanisms = format!("--listen-sasl-mechanisms={mechanism}");
@@ -71,9 +54,7 @@ fn check(mechanism: &str) {
             password.to_owned(),
         ]
     };
-    // The program of franz-go has no SCRAM-SHA-512.
-    let knows = |client: &Client| *client != Client::FranzGo || mechanism != "SCRAM-SHA-512";
-    for client in Client::FULL.into_iter().filter(knows) {
+    for client in Client::FULL {
         let topic = cluster.create_topic("users", 1);
         let with = |password: &'static str, more: &[&str]| {
             let mut all = vec!["--topic".to_owned(), topic.clone()];

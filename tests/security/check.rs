@@ -5,6 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::hapax::Ports;
+use crate::report::say;
 use crate::secure::{Ca, VERSIONS, opening, server};
 use crate::world::World;
 
@@ -37,6 +38,10 @@ pub(crate) fn what_is_right(world: &World) {
     let mtls = format!("{TLS} {own}");
     let door = "--listen-tls-cert-file CERTS/hapax.crt --listen-tls-key-file CERTS/hapax.key";
     let doors = format!("{door} {TLS}");
+    let login = "--upstream-sasl-mechanism PLAIN --upstream-sasl-username alice --upstream-sasl-password-file CERTS/password";
+    let users = "--listen-sasl-users-file CERTS/users";
+    let logging_in = format!("{TLS} {login}");
+    let both = format!("{users} {doors} {login}");
     #[rustfmt::skip]
     let rows = [
         (cluster.bootstrap(), "", "PLAINTEXT"),
@@ -45,6 +50,9 @@ pub(crate) fn what_is_right(world: &World) {
         (cluster.sasl_ssl_bootstrap(), TLS, "SASL_PLAINTEXT"),
         (cluster.ssl_bootstrap(), &doors, "SSL"),
         (cluster.sasl_ssl_bootstrap(), &doors, "SASL_SSL"),
+        (cluster.sasl_ssl_bootstrap(), &logging_in, "PLAINTEXT"),
+        (cluster.bootstrap(), users, "SASL_PLAINTEXT"),
+        (cluster.sasl_ssl_bootstrap(), &both, "SASL_SSL"),
     ];
     for (upstream, flags, protocol) in rows {
         let (report, code) = check(world, &upstream, flags);
@@ -54,6 +62,7 @@ pub(crate) fn what_is_right(world: &World) {
             "{flags}: {report:#}"
         );
     }
+    say("What is set right is found right at every listener, with what clients have to set.");
     let (report, _) = check(world, &cluster.sasl_ssl_bootstrap(), TLS);
     let mechanisms = report["cluster"]["sasl_mechanisms"].to_string();
     for mechanism in ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] {
@@ -82,12 +91,19 @@ pub(crate) fn what_is_wrong(world: &World) {
         (cluster.ssl_bootstrap(), &wrong_name, "tls_name", "not for kafka.example, but for localhost, 127.0.0.1"),
         (cluster.mtls_bootstrap(), TLS, "tls_certificate", "it wants a certificate (ssl.client.auth=required): set upstream.tls.certFile"),
     ];
+    let mut named = Vec::new();
     for (upstream, flags, code, says) in rows {
         let (report, exit) = check(world, &upstream, flags);
         let said = report["problems"].to_string();
         println!("{code}: {said}");
+        named.push(code);
         assert_eq!(exit, 69, "{flags}: {report:#}");
         assert_eq!(report["problems"][0]["code"], code, "{flags}: {said}");
         assert!(said.contains(says), "{flags}: {said}");
     }
+    say(format!(
+        "{} wrong settings, each with its code and what to set: {}",
+        named.len(),
+        named.join(", ")
+    ));
 }

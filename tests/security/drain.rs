@@ -12,6 +12,7 @@ use crate::clients::{Client, Running};
 use crate::cluster::assert_once_in_order;
 use crate::hapax::{Hapax, Ports};
 use crate::raw::{Connection, batch};
+use crate::report::say;
 use crate::tools::{free_ports, wait_for};
 use crate::world::{CLIENT_TLS, DOOR_TLS, PATIENCE, UPSTREAM_TLS, World, finished};
 
@@ -67,7 +68,7 @@ impl<'a> Load<'a> {
     fn finish(&mut self) {
         let producers = self.producers.drain(..);
         self.sent = producers.map(finished).collect();
-        println!("sent and acknowledged: {:?}", self.sent);
+        say(format!("sent and acknowledged: {:?}", self.sent));
     }
 
     /// Everything is in the logs, once and in order.
@@ -106,10 +107,10 @@ pub(crate) fn until_connections(world: &World) {
     load.finish();
     let closed = Instant::now();
     assert_eq!(hapax.exit_code(PATIENCE), Some(0));
-    println!(
+    say(format!(
         "until connections: exit 0, {:?} after the last client",
         closed.elapsed()
-    );
+    ));
     assert_eq!(logged(&hapax, "the time to drain is over"), None);
     load.check();
 }
@@ -133,10 +134,10 @@ pub(crate) fn until_requests(world: &World) {
     let start = Instant::now();
     drain(&leaving);
     let code = leaving.exit_code(PATIENCE);
-    println!(
+    say(format!(
         "until requests: exit {code:?}, {:?} after SIGTERM",
         start.elapsed()
-    );
+    ));
     assert_eq!(code, Some(0));
     assert_eq!(logged(&leaving, "the time to drain is over"), None);
     load.newcomers(&service);
@@ -185,7 +186,10 @@ pub(crate) fn cut_under_load(world: &World) {
     drain(&old);
     assert_eq!(old.exit_code(PATIENCE), Some(0));
     let cut = logged(&old, "the time to drain is over").expect("it says what it cut");
-    println!("cut under load: {cut}");
+    say(format!(
+        "cut under load: {} connections with {} requests open",
+        cut["connections"], cut["requests"]
+    ));
     assert_eq!(cut["connections"].as_f64(), Some(connections), "{cut}");
     let _new = hapax(world, ports, "");
     load.go_on(500);
@@ -250,7 +254,10 @@ pub(crate) fn the_cut_is_counted(world: &World, until: &str) {
         assert!(connection.is_ended());
     }
     let cut = logged(&hapax, "the time to drain is over").expect("it says what it cut");
-    println!("until {until}: {unanswered} requests went unanswered, hapax says {cut}");
+    say(format!(
+        "until {until}: {unanswered} requests went unanswered, hapax counted {}",
+        cut["requests"]
+    ));
     assert_eq!(cut["requests"], unanswered, "{cut}");
     let left = if until == "connections" {
         CLIENTS + IDLE

@@ -17,8 +17,11 @@ mod cluster;
 mod drain;
 #[path = "../real/hapax.rs"]
 mod hapax;
+#[path = "../support/oidc.rs"]
+mod oidc;
 #[path = "../real/raw.rs"]
 mod raw;
+mod report;
 mod rights;
 mod rotation;
 #[path = "../support/secure.rs"]

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crate::clients::{Client, Running};
 use crate::cluster::values;
+use crate::report::say;
 use crate::tools::wait_for;
 use crate::world::{CLIENT_TLS, DOOR_TLS, PATIENCE, UPSTREAM_TLS, World};
 
@@ -66,7 +67,11 @@ pub(crate) fn under_load() {
         world.cluster.stop(node);
         world.cluster.restart(node);
         in_sync(&world, &lanes);
-        println!("node {} restarted within {:?}", node + 1, start.elapsed());
+        say(format!(
+            "node {} restarted within {:?}",
+            node + 1,
+            start.elapsed()
+        ));
         go_on(500);
     }
     let outcomes: Vec<_> = producers.into_iter().map(Running::outcome).collect();
@@ -76,7 +81,7 @@ pub(crate) fn under_load() {
     for ((lane, outcome), log) in lanes.iter().zip(&outcomes).zip(&logs) {
         let counts = count(&outcome.summary, &values(log));
         let way = if lane.is_direct { "direct" } else { "hapax" };
-        println!("{:?} {way}: {counts:?}", lane.client);
+        say(format!("{:?} {way}: {counts:?}", lane.client));
         let is_right = (counts.failed, counts.lost) == (0, 0)
             && (counts.doubled, counts.out_of_order) == (0, 0);
         if !lane.is_direct && !is_right {

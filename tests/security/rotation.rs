@@ -9,6 +9,7 @@ use crate::clients::Client;
 use crate::cluster::assert_once_in_order;
 use crate::hapax::Hapax;
 use crate::raw::{Connection, batch};
+use crate::report::say;
 use crate::secure::{Ca, Identity, VERSIONS, client_of, handshake, sealing};
 use crate::tools::wait_for;
 use crate::volume::Volume;
@@ -103,7 +104,10 @@ pub(crate) fn ten_times_under_load() {
             (shown() == new).then_some(())
         });
         let by = if is_found { "found" } else { "SIGHUP" };
-        println!("certificate {i} shown after {:?} ({by})", start.elapsed());
+        say(format!(
+            "certificate {i} shown after {:?} ({by})",
+            start.elapsed()
+        ));
         // Brokers see it too, since each may see a topic of its own; hapax
         // reads the files of one side after those of the other.
         let seen = |connection: &mut Connection, one: &Generation| {
@@ -146,7 +150,7 @@ pub(crate) fn ten_times_under_load() {
     );
 
     let sent = producers.map(finished);
-    println!("{sent:?} records sent and acknowledged meanwhile");
+    say(format!("{sent:?} records sent and acknowledged meanwhile"));
     let topics: Vec<_> = load.iter().map(|(_, topic)| topic.as_str()).collect();
     for (log, sent) in world.cluster.logs(&topics).iter().zip(sent) {
         assert_once_in_order(log, sent);

@@ -11,9 +11,10 @@ use kafka_protocol::protocol::StrBytes;
 
 use crate::clients::{Client, Running};
 use crate::cluster::{Cluster, Options, Secure};
-use crate::hapax::{Hapax, Ports};
+use crate::hapax::{Hapax, Ports, user_lines};
+use crate::oidc::{endpoint, token};
 use crate::raw::Connection;
-use crate::secure::{Ca, Files, VERSIONS, client_of, sealing};
+use crate::secure::{Ca, Files, VERSIONS, client_of, opening, sealing, server};
 use crate::tools::wait_for;
 
 /// For whatever ends by itself; no claim about how soon.
@@ -26,12 +27,27 @@ pub(crate) const UPSTREAM_TLS: &str =
     "--upstream-tls-enabled=true --upstream-tls-ca-file CERTS/ca.crt";
 pub(crate) const CLIENT_TLS: &str = "--tls-ca CERTS/ca.crt";
 
+/// The user of hapax, and the secret of the brokers' one that it may be.
+const CAROL: (&str, &str) = ("carol", "carol-secret");
+const ALICE_SECRET: &str = "alice-secret";
+/// Longer than all the tests take.
+const TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+/// The last line of a key holds.
+const PROPERTIES: &str = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
+listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=\"broker\";";
+
 /// Some nodes with listeners of every kind, and an authorizer: who shows no
 /// certificate and no user may everything, everybody else what is granted.
 pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) files: Files,
     pub(crate) ca: Ca,
+    /// The token that hapax may show brokers: alice's.
+    token: String,
+    /// Where it can get others of hers.
+    endpoint: String,
 }
 
 /// Who may what: principal, resource type and name, operation.
@@ -88,12 +104,16 @@ impl World {
             files.write(&format!("{who}.crt"), &own.certificate);
             files.write(&format!("{who}.key"), &own.key);
         }
+        files.write("users", &user_lines(CAROL.0, CAROL.1));
+        files.write("password", ALICE_SECRET);
+        let token = token("alice", TOKEN_LIFETIME);
+        files.write("token", &token);
+        let endpoint = endpoint("alice", TOKEN_LIFETIME);
+        let own = ca.issue(&["127.0.0.1"]);
+        let endpoint = opening(&endpoint, server(&own, None, &VERSIONS));
         let cluster = Cluster::start(Options {
             nodes,
-            properties:
-                "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n\
-                         super.users=User:ANONYMOUS"
-                    .to_owned(),
+            properties: PROPERTIES.to_owned(),
             secure: Some(Secure {
                 folder: files.folder().to_owned(),
                 hosts: vec!["localhost"; nodes],
@@ -101,7 +121,13 @@ impl World {
             heap: "384m",
             ..Options::default()
         });
-        Self { cluster, files, ca }
+        Self {
+            cluster,
+            files,
+            ca,
+            token,
+            endpoint: format!("https://{endpoint}/token"),
+        }
     }
 
     /// Grants, and waits until the broker goes by them.
@@ -140,11 +166,20 @@ impl World {
         });
     }
 
-    /// Words with `CERTS` made the folder of the certificates.
+    /// What no hapax may show.
+    pub(crate) fn secrets(&self) -> [&str; 3] {
+        [CAROL.1, ALICE_SECRET, &self.token]
+    }
+
+    /// Words with `CERTS` made the folder of the certificates, and `ENDPOINT`
+    /// where tokens are given.
     pub(crate) fn words(&self, text: &str) -> Vec<String> {
         let folder = self.files.folder().to_str().expect("a plain path");
         let words = text.split_whitespace();
-        words.map(|word| word.replace("CERTS", folder)).collect()
+        let words = words.map(|word| word.replace("CERTS", folder));
+        words
+            .map(|word| word.replace("ENDPOINT", &self.endpoint))
+            .collect()
     }
 
     /// hapax with these flags, in which `CERTS` is the folder of the certificates.

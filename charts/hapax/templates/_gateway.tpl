@@ -120,6 +120,11 @@
 {{- fail (printf "config.listen.%s is for the Services of the gateway to say: set gateway.ports, gateway.brokers, gateway.bindAddress or gateway.advertisedHost" $key) -}}
 {{- end -}}
 {{- end -}}
+{{- $ownLogin := or (ne .Values.upstream.sasl.mechanism "none") (and .Values.upstream.tls.existingSecret .Values.upstream.tls.certKey) -}}
+{{- $proven := or .Values.listen.sasl.existingSecret (and .Values.listen.tls.existingSecret .Values.listen.tls.clientCaKey) .Values.existingConfigMap .Values.config.allowOpenListener -}}
+{{- if and $ownLogin (not $proven) -}}
+{{- fail "the gateway has credentials of its own for the brokers (upstream.sasl or upstream.tls.certKey), and whoever reaches it could use them: let clients prove who they are with listen.sasl.existingSecret or listen.tls.clientCaKey, or set config.allowOpenListener to true" -}}
+{{- end -}}
 {{- $values := include "hapax.gateway.values" . | fromYaml -}}
 {{- $timeout := include "hapax.seconds" (dict "time" $values.drain.timeout "name" "drain.timeout") | int -}}
 {{- $delay := include "hapax.seconds" (dict "time" $values.drain.minDelay "name" "drain.minDelay") | int -}}
