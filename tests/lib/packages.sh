@@ -26,7 +26,7 @@ GO_PROGRAMS=(kfaked=kfaked dashboard-schema=monitoring/schema client-go=clients/
 
 # Charts: charts/tools/go.mod pins Helm 3, charts/crds/go.mod controller-gen and the types of Prometheus' operator, and
 # kube/server/go.mod Kubernetes, whose OpenAPI document says what objects may have.
-# Only for tests/run kube: kube/server/go.mod also pins etcd, and kube-apiserver and kubectl are built from it (ten minutes of
+# Only for tests/run kube: kube/server/go.mod also pins etcd, and kube-apiserver and kubectl are built from it (five minutes of
 # both cores); kube/helm4/go.mod pins Helm 4.
 
 # npm: clients/node/package-lock.json pins KafkaJS.
