@@ -134,6 +134,8 @@ if __name__ == "__main__":
     import signal
     import sys
 
+    # For use by hand: cluster.py FOLDER PORT, until it is told to end.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     cluster = Cluster(*sys.argv[1:2], port=sys.argv[2] if len(sys.argv) > 2 else None)
     print(f"KUBECONFIG={cluster.kubeconfig}", flush=True)
     try:

@@ -76,7 +76,7 @@ install_helm() { # MODULE MAJOR PROGRAM
   (cd "$1" && go build -ldflags "$flags" -o "$3" "$helm/cmd/helm")
 }
 
-# A real API server without nodes. The first build of kube-apiserver takes ten minutes of both cores; then Go has it cached.
+# A real API server without nodes. The first build of kube-apiserver takes five minutes of both cores; then Go has it cached.
 install_kube() {
   local folder=$installed/kube version flags
   mkdir -p "$folder"

@@ -1,6 +1,6 @@
 # Every package that the tests install; nothing else names one. Sourced by tests/lib/install.sh.
 
-# Debian: kcat (a librdkafka 2.0 client), prometheus (and promtool), openssl (certificates that are near their end), unzip (message schemas), iproute2 (ss), procps (pid tools), jq, util-linux (flock),
+# Debian: kcat (a librdkafka 2.0 client), prometheus (and promtool), openssl (certificates that are near their end, the key of an API server), unzip (message schemas), iproute2 (ss), procps (pid tools), jq, util-linux (flock),
 # mandoc (the manual page), valgrind (instruction counts), curl (a command of the README), python3-venv (Debian's Python has none by itself),
 # gcc (Rust's linker; Go's confluent client), g++ (libFuzzer's sources) and make (librdkafka's), nftables (a broker that is cut off).
 APT_PACKAGES=(kcat prometheus unzip iproute2 procps jq util-linux mandoc valgrind curl python3-venv gcc g++ make nftables openssl)
@@ -26,7 +26,7 @@ GO_PROGRAMS=(kfaked=kfaked dashboard-schema=monitoring/schema client-go=clients/
 
 # Charts: charts/tools/go.mod pins Helm 3, charts/crds/go.mod controller-gen and the types of Prometheus' operator, and
 # kube/server/go.mod Kubernetes, whose OpenAPI document says what objects may have.
-# Only for tests/run kube: kube/server/go.mod also pins etcd, and kube-apiserver and kubectl are built from it (ten minutes of
+# Only for tests/run kube: kube/server/go.mod also pins etcd, and kube-apiserver and kubectl are built from it (five minutes of
 # both cores); kube/helm4/go.mod pins Helm 4.
 
 # npm: clients/node/package-lock.json pins KafkaJS.
