@@ -49,7 +49,7 @@ install_charts() {
   mkdir -p "$folder"
   local module
   module=$(cd "$root/tests/kube/server" && go mod download -json k8s.io/kubernetes | jq -r .Dir)
-  install -m 644 "$module/api/openapi-spec/swagger.json" "$folder/swagger.json"
+  command install -m 644 "$module/api/openapi-spec/swagger.json" "$folder/swagger.json"
   ! cmp -s "$pins" "$folder/crds/installed" || return 0
   rm -rf "$folder/crds"
   (
