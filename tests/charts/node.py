@@ -10,7 +10,9 @@ The address of the Pod is 127.0.0.2: it reaches what listens on every address, a
 """
 
 import os
+import random
 import signal
+import socket
 import subprocess
 import time
 import urllib.error
@@ -18,6 +20,20 @@ import urllib.request
 from pathlib import Path
 
 POD_ADDRESS = "127.0.0.2"
+
+
+def free_ports(count):
+    """Ports in a row, below those that are lent to outgoing connections: they stay free until they are listened on."""
+    while True:
+        start = random.randrange(20_000, 32_000)
+        try:
+            for port in range(start, start + count):
+                with socket.socket() as other:
+                    other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    other.bind(("0.0.0.0", port))
+            return list(range(start, start + count))
+        except OSError:
+            continue
 
 
 class Failed(Exception):

@@ -6,7 +6,6 @@ told 127.0.0.1.
 
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -15,26 +14,13 @@ import unittest
 import urllib.request
 from pathlib import Path
 
+import node
 import rendering
 from rendering import Scenario
 from test_node import HAPAX
 
 CHART = "charts/hapax"
 REPLICAS = ("127.0.0.1", "127.0.0.2")
-
-
-def free_ports(count):
-    """Ports in a row, below those that are lent to outgoing connections: they stay free until they are listened on."""
-    while True:
-        start = random.randrange(20_000, 32_000)
-        try:
-            for port in range(start, start + count):
-                with socket.socket() as other:
-                    other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    other.bind(("0.0.0.0", port))
-            return list(range(start, start + count))
-        except OSError:
-            continue
 
 
 class Cluster:
@@ -65,9 +51,9 @@ class TestGateway(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="hapax-gateway-")
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        self.cluster = Cluster(free_ports(4))
+        self.cluster = Cluster(node.free_ports(4))
         self.addCleanup(self.cluster.close)
-        self.ports = free_ports(8)
+        self.ports = node.free_ports(8)
 
     def render(self, **gateway):
         bootstrap, first, *_, admin = self.ports
@@ -131,7 +117,7 @@ class TestGateway(unittest.TestCase):
     def learn(self, address):
         """Lets a client ask a replica for the brokers."""
         environment = {"PATH": os.environ["PATH"]}
-        free = free_ports(6)
+        free = node.free_ports(6)
         own = [f"--listen=127.0.0.1:{free[0]}", f"--broker-ports={free[1]}-{free[4]}", f"--admin-listen=127.0.0.1:{free[5]}"]
         subprocess.run([HAPAX, "check", "--connect", f"--upstream={address}:{self.ports[0]}", *own], env=environment, capture_output=True)
 

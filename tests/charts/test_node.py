@@ -6,7 +6,6 @@ Its program is hapax as users install it, its arguments, environment and probes 
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,23 +21,6 @@ import rendering
 
 HAPAX = os.environ.get("HAPAX") or rendering.INSTALLED / "cargo" / "bin" / "hapax"
 APPLICATION = [sys.executable, "-B", str(Path(__file__).with_name("application.py"))]
-
-
-def free_ports(count):
-    """Ports in a row."""
-    while True:
-        with socket.socket() as first:
-            first.bind(("127.0.0.1", 0))
-            start = first.getsockname()[1]
-        if start + count > 65535:
-            continue
-        try:
-            for port in range(start, start + count):
-                with socket.socket() as other:
-                    other.bind(("0.0.0.0", port))
-            return list(range(start, start + count))
-        except OSError:
-            continue
 
 
 class Broker:
@@ -71,7 +53,7 @@ class TestPods(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="hapax-pod-")
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        self.ports = free_ports(6)
+        self.ports = node.free_ports(6)
 
     def broker(self):
         broker = Broker(self.ports[:2])
