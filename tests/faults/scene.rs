@@ -341,7 +341,11 @@ impl Scene {
             println!("{:?}: {:?} {far:?}", road.way, road.near.tally());
             let Some(hapax) = &road.hapax else { continue };
             let counted = hapax.metrics().into_iter().filter(|(series, value)| {
-                let told = ["hapax_verdicts_total", "hapax_sequence_errors_total"];
+                let told = [
+                    "hapax_verdicts_total",
+                    "hapax_sequence_errors_total",
+                    "hapax_resolves_total",
+                ];
                 *value > 0.0 && told.iter().any(|name| series.starts_with(name))
             });
             for (series, value) in counted {
