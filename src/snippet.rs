@@ -36,9 +36,9 @@ impl Snippet<'_> {
     /// call like this or the like, and under it the container.
     #[must_use]
     pub fn render(&self) -> String {
-        let (about, key, stays) = match self.form {
-            Form::Native => (NATIVE, "initContainers", "    restartPolicy: Always\n"),
-            Form::Plain => (PLAIN, "extraContainers", ""),
+        let (about, key, stays, delay) = match self.form {
+            Form::Native => (NATIVE, "initContainers", "    restartPolicy: Always\n", ""),
+            Form::Plain => (PLAIN, "extraContainers", "", DELAY),
         };
         let upstream: Vec<_> = self.upstream.iter().map(ToString::to_string).collect();
         let upstream = upstream.join(",");
@@ -55,7 +55,7 @@ impl Snippet<'_> {
 {stays}    env:
       - name: HAPAX_UPSTREAM
         value: \"{upstream}\"
-{mode}{REST}"
+{mode}{delay}{REST}"
         )
     }
 }
@@ -76,6 +76,12 @@ const PLAIN: &str = "\
 #
 # The Pod of a Job completes once hapax ends too: let the application's last command be
 #   curl -fsS -X POST http://127.0.0.1:9180/api/v1/drain
+";
+
+/// The application hears of the end of the Pod at the same moment as hapax, and
+/// may connect once more.
+const DELAY: &str = "      - name: HAPAX_DRAIN_MIN_DELAY
+        value: 5s
 ";
 
 /// Admin answers the kubelet and Prometheus, data only this Pod. The limit is

@@ -128,9 +128,9 @@ class TestPods(unittest.TestCase):
         self.assertIn("draining", pod.container("hapax").text())
         self.assertNotIn("clients are cut", pod.container("hapax").text())
 
-    def test_an_idle_service_in_a_plain_pod_needs_a_delay_for_its_last_messages(self):
+    def test_an_idle_service_in_a_plain_pod_has_time_for_its_last_messages(self):
         broker = self.broker()
-        pod = self.pod("Deployment", native=False, life="idle", drain={"minDelay": "5s"})
+        pod = self.pod("Deployment", native=False, life="idle")
         self.start(pod)
         self.await_that(lambda: "idle" in pod.container("app").text(), pod)
         self.assertEqual(pod.delete(), {"app": 0, "hapax": 0}, self.texts(pod))

@@ -76,12 +76,18 @@ admin.listen is not, because images may set it, nor is drain.timeout, which the 
 {{- $_ := set $into "HAPAX_ADMIN_LISTEN" $values.admin.listen -}}
 {{- $_ := set $into "HAPAX_DRAIN_TIMEOUT" (include "hapax.text" $values.drain.timeout) -}}
 {{- $until := $values.drain.until | default (ternary "requests" "connections" (eq .form "gateway")) -}}
+{{- $delay := include "hapax.text" $values.drain.minDelay -}}
+{{- if eq $delay "" -}}
+{{- /* hapax refuses a delay that leaves nothing of the timeout. */ -}}
+{{- $hasTime := gt (include "hapax.seconds" (dict "time" $values.drain.timeout "name" "drain.timeout") | int) 5 -}}
+{{- $delay = ternary "5s" "0s" (and (eq .form "plain") $hasTime) -}}
+{{- end -}}
 {{- $hasFile := .hasFile -}}
 {{- range list
   (list "HAPAX_LISTEN" $values.listen.bootstrap "127.0.0.1:19092")
   (list "HAPAX_BROKER_PORTS" $values.listen.brokerPorts "19093-19192")
   (list "HAPAX_DRAIN_UNTIL" $until "connections")
-  (list "HAPAX_DRAIN_MIN_DELAY" (include "hapax.text" $values.drain.minDelay) "0s") -}}
+  (list "HAPAX_DRAIN_MIN_DELAY" $delay "0s") -}}
 {{- if or $hasFile (ne (index . 1) (index . 2)) -}}{{- $_ := set $into (index . 0) (index . 1) -}}{{- end -}}
 {{- end -}}
 {{- with $values.listen.advertisedHost -}}{{- $_ := set $into "HAPAX_LISTEN_ADVERTISED_HOST" . -}}{{- end -}}

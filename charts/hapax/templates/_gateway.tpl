@@ -55,7 +55,7 @@
 {{- $_ := set $listen "advertisedHost" (include "hapax.gateway.advertisedHost" .) -}}
 {{- $_ := set $values.configMap "create" true -}}
 {{- $_ := set $values.configMap "name" (include "hapax.chart.gatewayName" .) -}}
-{{- if eq (include "hapax.seconds" (dict "time" .Values.drain.minDelay "name" "drain.minDelay")) "0" -}}
+{{- if eq (toString .Values.drain.minDelay) "" -}}
 {{- $_ := set $values.drain "minDelay" (printf "%ds" (int $gateway.preStopSleepSeconds)) -}}
 {{- end -}}
 {{- $fixed := dict "HAPAX_LISTEN_SLOT_COLLISIONS" "refuse" -}}
