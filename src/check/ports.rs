@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use crate::admin::client;
 use crate::config::Config;
+use crate::ports;
 
 use super::advice;
 use super::report::{PortRow, Problem};
@@ -56,7 +57,8 @@ pub(super) async fn look(config: &Config, problems: &mut Vec<Problem>) -> Vec<Po
 
 /// An address that cannot be listened on, and why.
 fn refused(address: SocketAddr) -> Option<(SocketAddr, io::Error)> {
-    TcpListener::bind(address)
-        .err()
-        .map(|error| (address, error))
+    let error = TcpListener::bind(address).err()?;
+    let instead = ports::instead(address, &error);
+    let bound = instead.is_some_and(|instead| TcpListener::bind(instead).is_ok());
+    (!bound).then_some((address, error))
 }

@@ -8,7 +8,7 @@ use super::route::{NAME_KEPT_MAX, PREFIX};
 use super::splice::RUN_MIN;
 use super::told::{Matter, several};
 use super::{FIRST_PART, Session};
-use crate::config::told_host;
+use crate::config::{Collisions, told_host};
 use crate::events::{Event, Kind};
 use crate::ids::{NodeId, TopicId};
 use crate::ledger::UNSEEN_FENCE;
@@ -339,9 +339,17 @@ impl Session {
         version: i16,
         frame: &[u8],
     ) -> Result<Option<Bytes>, End> {
-        let mut guide = Guide::new(&self.shared, &self.advertised);
-        addresses::rewrite(api_key, version, frame, &mut guide)
-            .map_err(|error| self.malformed(Side::Upstream, error))
+        let rewrite = || {
+            let mut guide = Guide::new(&self.shared, &self.advertised);
+            addresses::rewrite(api_key, version, frame, &mut guide)
+        };
+        let mut rewritten = rewrite();
+        if self.config.slot_collisions == Collisions::Refuse {
+            // A broker may have lost its port to one that the same answer
+            // names later.
+            rewritten = rewrite();
+        }
+        rewritten.map_err(|error| self.malformed(Side::Upstream, error))
     }
 
     /// What a coordinator's answer tells of a producer. Returns whether it

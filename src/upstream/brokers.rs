@@ -228,6 +228,10 @@ impl Brokers {
     /// then such a port leads to the bootstrap servers, as any without a
     /// broker does. What is taken or fixed by now stays as it is.
     pub fn keep(&self, ports: &[(NodeId, u16)], now: Instant) -> usize {
+        if self.collisions == Collisions::Refuse {
+            // There a port follows from what the cluster lists, and nothing else.
+            return 0;
+        }
         let mut state = self.state();
         let mut kept = 0;
         for (node, port) in ports {
@@ -583,6 +587,15 @@ mod tests {
         let late = start + Duration::from_secs(600);
         assert_eq!(learn(&b, 5, late), Learned::Port(100));
         assert_eq!(b.target(100).node, Some(node(5)));
+    }
+
+    #[test]
+    fn what_another_replica_cannot_know_is_not_kept_where_replicas_have_to_agree() {
+        let b = replica(100..=102, &[]);
+        let now = Instant::now();
+        assert_eq!(b.keep(&[(node(3), 101)], now), 0);
+        assert_eq!(learn(&b, 3, now), Learned::Port(100));
+        assert_eq!(learn(&b, 4, now), Learned::Port(101));
     }
 
     #[test]

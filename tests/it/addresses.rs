@@ -491,9 +491,7 @@ fn a_broker_whose_port_another_one_has_is_refused_where_replicas_have_to_agree()
     let world = World::new(&["--listen-slot-collisions=refuse"]);
     let mut pair = world.pair();
     let high = 7 + i32::from(PORTS);
-    let brokers = [(high, HOST, 9092), (7, HOST, 9093)];
-    told(&mut pair, &brokers);
-    let told = told(&mut pair, &brokers);
+    let told = told(&mut pair, &[(high, HOST, 9092), (7, HOST, 9093)]);
     let ports: Vec<_> = told.iter().map(|(node, _, port)| (*node, *port)).collect();
     assert_eq!(ports, [(high, 0), (7, slot(&world.hapax, 7))]);
     let refused = world

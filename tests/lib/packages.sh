@@ -1,9 +1,9 @@
 # Every package that the tests install; nothing else names one. Sourced by tests/lib/install.sh.
 
-# Debian: kcat (a librdkafka 2.0 client), prometheus (and promtool), openssl (certificates that are near their end, the key of an API server), unzip (message schemas), iproute2 (ss), procps (pid tools), jq, util-linux (flock),
+# Debian: git (which commit an image is of), kcat (a librdkafka 2.0 client), prometheus (and promtool), openssl (certificates that are near their end, the key of an API server), unzip (message schemas), iproute2 (ss), procps (pid tools), jq, util-linux (flock),
 # mandoc (the manual page), valgrind (instruction counts), curl (a command of the README), python3-venv (Debian's Python has none by itself),
 # gcc (Rust's linker; Go's confluent client), g++ (libFuzzer's sources) and make (librdkafka's), nftables (a broker that is cut off).
-APT_PACKAGES=(kcat prometheus unzip iproute2 procps jq util-linux mandoc valgrind curl python3-venv gcc g++ make nftables openssl)
+APT_PACKAGES=(git kcat prometheus unzip iproute2 procps jq util-linux mandoc valgrind curl python3-venv gcc g++ make nftables openssl)
 
 # Maven: org.apache.kafka:kafka_2.13 and :kafka-tools of that version, the default broker and the Java client.
 KAFKA_VERSION=4.4.0
