@@ -593,6 +593,38 @@ fn wait_ends_when_hapax_is_up() {
     hapax.assert_well();
 }
 
+/// A process whose workers stand still has started all the same.
+#[test]
+fn wait_asks_what_it_was_told_to() {
+    for (flag, question) in [
+        ("", "GET /startupz "),
+        ("--ready", "GET /readyz "),
+        ("--live", "GET /livez "),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let admin = listener.local_addr().unwrap();
+        let asked = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 1024];
+            let len = stream.read(&mut request).unwrap();
+            let body = r#"{"started":true,"live":false,"ready":false,"reasons":[{"message":"it stands still"}]}"#;
+            write!(
+                stream,
+                "HTTP/1.1 503 no\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            )
+            .unwrap();
+            String::from_utf8_lossy(&request[..len]).into_owned()
+        });
+        let output = run(&format!("wait {flag} --max 0 --admin {admin}"));
+        assert_eq!(output.status.code(), Some(69), "{}", text(&output));
+        assert!(text(&output).contains("it stands still"));
+        let asked = asked.join().unwrap();
+        assert!(asked.starts_with(question), "{asked}");
+    }
+    assert_eq!(run("wait --live --ready").status.code(), Some(64));
+}
+
 #[test]
 fn wait_exits_69_with_the_last_reason() {
     let output = run("wait --max 100ms --admin 127.0.0.1:9");

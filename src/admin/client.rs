@@ -236,21 +236,24 @@ async fn post<T: for<'de> Deserialize<'de>>(
     serde_json::from_slice(&body).map_err(|error| broken(admin, error))
 }
 
-/// Whether a hapax has bound all of its ports, or is ready for clients.
+/// Whether a hapax has bound all of its ports, is ready for clients, or gets on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
     /// `/startupz`.
     Started,
     /// `/readyz`.
     Ready,
+    /// `/livez`.
+    Live,
 }
 
 /// Waits until a running hapax is up. Tries at once, then ever more seldom up
 /// to a second, and says in the end why it was in vain.
 pub async fn wait(args: &WaitArgs) -> Result<(), WaitError> {
-    let wanted = match args.ready {
-        true => Wanted::Ready,
-        false => Wanted::Started,
+    let wanted = match (args.ready, args.live) {
+        (true, _) => Wanted::Ready,
+        (_, true) => Wanted::Live,
+        _ => Wanted::Started,
     };
     let started = Instant::now();
     let mut pause = FIRST_PAUSE;
@@ -301,6 +304,7 @@ pub async fn probe(admin: &HostPort, wanted: Wanted) -> Result<Option<String>, C
     let path = match wanted {
         Wanted::Started => "/startupz",
         Wanted::Ready => "/readyz",
+        Wanted::Live => "/livez",
     };
     let response = send(admin, Method::GET, path, "application/json", Bytes::new()).await?;
     let passes = response.status().is_success();

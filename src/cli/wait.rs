@@ -19,6 +19,10 @@ pub struct WaitArgs {
     /// clients can connect (/startupz).
     #[arg(long)]
     pub ready: bool,
+    /// Wait until its workers get on with what they have (/livez): for a
+    /// liveness probe where the admin address is on loopback alone.
+    #[arg(long, conflicts_with = "ready")]
+    pub live: bool,
     /// For whom.
     #[command(flatten)]
     pub asked: AdminArgs,

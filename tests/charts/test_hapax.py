@@ -362,6 +362,8 @@ class TestPorts(unittest.TestCase):
             ({"gateway.brokers": 100, "gateway.service.perBroker": False}, "do not fit into one Service"),
             ({"config.listen.nodeSlots": {"1": 19093}}, "set gateway.ports"),
             ({"config.listen.bootstrap": "0.0.0.0:1"}, "set gateway.ports"),
+            ({"config.upstream.sasl.mechanism": "PLAIN"}, "config.upstream.sasl.mechanism has a place of its own"),
+            ({"gateway.bindAddress": "::"}, "bindAddress"),
             ({"config.drain.timeout": "1m"}, "config.drain.timeout has a place of its own"),
             ({"upstream.bootstrap": []}, "upstream.bootstrap is empty"),
             ({"upstream.sasl.mechanism": "PLAIN"}, "let clients prove who they are"),
@@ -554,6 +556,12 @@ class TestNetworkPolicy(unittest.TestCase):
         self.assertEqual(egress, {(53, 53): None, (9092, 9092): None})
         self.assertEqual({p["protocol"] for p in policy["egress"][0]["ports"]}, {"UDP", "TCP"})
 
+    def test_brokers_whose_ports_are_not_known_have_to_be_named(self):
+        settings = {"gateway.enabled": True, "existingConfigMap": "ours", "networkPolicy.enabled": True}
+        with self.assertRaisesRegex(Refused, "set networkPolicy.brokerPorts"):
+            render(settings)
+        self.assertTrue(render({**settings, "networkPolicy.brokerPorts": [9092]}))
+
     def test_peers_can_be_named_and_the_test_is_one(self):
         documents = render(values=scenario("gateway-full"))
         policy = only(documents, "NetworkPolicy")["spec"]
@@ -564,6 +572,79 @@ class TestNetworkPolicy(unittest.TestCase):
             self.assertTrue(any("podSelector" in peer and selects(peer["podSelector"], test) for peer in ingress[ports]))
         self.assertLessEqual({(9092, 9092), (9093, 9093), (9094, 9094), (443, 443)}, set(egress))
         self.assertEqual(egress[(9094, 9094)], [{"ipBlock": {"cidr": "10.0.0.0/8"}}])
+
+
+class TestSettingsBesideDefaults(unittest.TestCase):
+    """Helm merges maps of the user's into those of the chart, where two can exclude each other."""
+
+    def test_a_volume_for_the_state_is_the_only_one(self):
+        claim = {"persistentVolumeClaim": {"claimName": "state"}}
+        documents = gateway({"gateway.state.enabled": True, "gateway.state.volume": claim})
+        volumes = {volume.pop("name"): volume for volume in pod(documents)["spec"]["volumes"]}
+        self.assertEqual(volumes["hapax-state"], claim)
+
+    def test_named_namespaces_are_all_that_is_scraped(self):
+        monitor = only(render({"metrics.podMonitor.enabled": True, "metrics.podMonitor.namespaceSelector.matchNames": ["orders"]}), "PodMonitor")
+        self.assertEqual(monitor["spec"]["namespaceSelector"], {"matchNames": ["orders"]})
+
+    def test_pods_that_are_recreated_do_not_roll(self):
+        deployment = only(gateway({"gateway.updateStrategy.type": "Recreate"}), "Deployment")
+        self.assertEqual(deployment["spec"]["strategy"], {"type": "Recreate"})
+
+    def test_named_instances_of_grafana_are_all_that_get_dashboards(self):
+        settings = {"grafanaDashboard.operator.enabled": True}
+        for given, selector in ((None, {"dashboards": "grafana"}), ("ours", {"app": "ours"})):
+            if given:
+                settings["grafanaDashboard.operator.instanceSelector.matchLabels"] = {"app": given}
+            for dashboard in of_kind(render(settings), "GrafanaDashboard"):
+                self.assertEqual(dashboard["spec"]["instanceSelector"], {"matchLabels": selector})
+
+    def test_a_budget_always_has_a_bound(self):
+        for settings in ({"gateway.pdb.minAvailable": None}, {"gateway.pdb.maxUnavailable": ""}):
+            budget = only(gateway(settings), "PodDisruptionBudget")["spec"]
+            self.assertEqual((budget["maxUnavailable"], "minAvailable" in budget), (1, False))
+
+    def test_an_annotation_of_the_user_takes_the_place_of_ours(self):
+        key = "kubectl.kubernetes.io/default-container"
+        annotations = workshop.template(Scenario(CHART, None), *flags({**GATEWAY, "gateway.podAnnotations": {key: "other"}}))
+        self.assertEqual(annotations.count(f"{key}:"), 1)
+        self.assertEqual(pod(gateway({"gateway.podAnnotations": {key: "other"}}))["metadata"]["annotations"][key], "other")
+
+    def test_what_is_taken_away_is_not_missed(self):
+        self.assertTrue(gateway({"config": None, "global": None}))
+
+
+class TestNames(unittest.TestCase):
+    def test_what_yaml_takes_for_something_else_stays_a_text(self):
+        settings = {**GATEWAY, "metrics.serviceMonitor.enabled": True, "nameOverride": "123"}
+        documents = workshop.render(Scenario(CHART, None), "--namespace=no", *flags(settings))
+        self.assertEqual({document["metadata"]["namespace"] for document in documents}, {"no"})
+        self.assertEqual(only(documents, "ServiceMonitor")["spec"]["namespaceSelector"], {"matchNames": ["no"]})
+        self.assertEqual(only(documents, "Deployment")["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"], "123")
+
+    def test_a_tag_with_a_digest_is_no_label(self):
+        documents = gateway({"image.tag": "0.1.0@sha256:" + 64 * "a"})
+        versions = {document["metadata"]["labels"]["app.kubernetes.io/version"] for document in documents}
+        self.assertEqual(versions, {"0.1.0"})
+
+    def test_a_release_may_have_dots_and_services_may_not(self):
+        documents = workshop.render(Scenario(CHART, None), *flags(GATEWAY), release="team.eu")
+        names = [document["metadata"]["name"] for document in of_kind(documents, "Service")]
+        self.assertTrue(names)
+        for name in names:
+            self.assertRegex(name, r"^team-eu-hapax-gateway[-a-z0-9]*$")
+
+
+class TestAdmin(unittest.TestCase):
+    def test_commands_in_the_container_find_another_admin_port(self):
+        self.assertEqual(variables(gateway({"admin.listen": "[::]:9999"}))["HAPAX_ADMIN"], "127.0.0.1:9999")
+        self.assertNotIn("HAPAX_ADMIN", variables(gateway()))
+
+    def test_the_logs_of_the_test_are_those_of_one_container(self):
+        for settings in ({}, {"gateway.service.type": "LoadBalancer", "gateway.advertisedHost": "{slot}.example.com"}):
+            test = only(gateway(settings), "Pod")
+            self.assertEqual(len(test["spec"]["containers"]), 1)
+            self.assertNotIn("hook-succeeded", test["metadata"]["annotations"]["helm.sh/hook-delete-policy"])
 
 
 class TestChart(unittest.TestCase):

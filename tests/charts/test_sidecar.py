@@ -140,13 +140,13 @@ class Forms(Case):
                 self.assertEqual(container[probe]["httpGet"], {"path": path, "port": "hapax-metrics"})
             self.assertNotIn("readinessProbe", container)
 
-    def test_on_loopback_hapax_asks_itself(self):
+    def test_on_loopback_hapax_asks_itself_and_shows_no_port(self):
         container = self.hapax({**self.UPSTREAM, "admin": {"listen": "127.0.0.1:29180"}, "probes": {"readiness": {"enabled": True}}})
         command = ["hapax", "wait", "--max=0", "--admin=127.0.0.1:29180"]
-        for probe in ["startupProbe", "livenessProbe"]:
-            self.assertEqual(container[probe]["exec"]["command"], command)
+        for probe, more in [("startupProbe", []), ("livenessProbe", ["--live"]), ("readinessProbe", ["--ready"])]:
+            self.assertEqual(container[probe]["exec"]["command"], [*command, *more])
             self.assertNotIn("httpGet", container[probe])
-        self.assertEqual(container["readinessProbe"]["exec"]["command"], [*command, "--ready"])
+        self.assertNotIn("ports", container)
 
     def test_a_handler_of_the_user_takes_the_place_of_ours(self):
         probe = self.hapax({**self.UPSTREAM, "probes": {"liveness": {"tcpSocket": {"port": 19092}}}})["livenessProbe"]

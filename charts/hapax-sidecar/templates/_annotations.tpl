@@ -2,7 +2,7 @@
 
 {{- define "hapax.containerAnnotations" -}}
 {{- $annotations := dict -}}
-{{- if .values.metrics.annotations -}}
+{{- if and .values.metrics.annotations (ne (include "hapax.isLoopback" .values.admin.listen) "true") -}}
 {{- $_ := set $annotations "prometheus.io/scrape" "true" -}}
 {{- $_ := set $annotations "prometheus.io/port" (include "hapax.portOf" .values.admin.listen) -}}
 {{- $_ := set $annotations "prometheus.io/path" "/metrics" -}}

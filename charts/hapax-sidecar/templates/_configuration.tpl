@@ -25,7 +25,7 @@ apiVersion: v1
 kind: ConfigMap
 metadata:
   name: {{ include "hapax.configMapName" . }}
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     app.kubernetes.io/name: hapax
     app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
@@ -52,7 +52,9 @@ data:
 {{- $extra := list -}}
 {{- if kindIs "map" .values.extraEnv -}}
 {{- range $name, $value := .values.extraEnv -}}
+{{- if not (kindIs "invalid" $value) -}}
 {{- $extra = append $extra (dict "name" $name "value" (include "hapax.text" $value)) -}}
+{{- end -}}
 {{- end -}}
 {{- else -}}
 {{- $extra = .values.extraEnv | default list -}}
@@ -74,6 +76,9 @@ admin.listen is not, because images may set it, nor is drain.timeout, which the 
 {{- $values := .values -}}
 {{- with $values.upstream.bootstrap -}}{{- $_ := set $into "HAPAX_UPSTREAM" (include "hapax.words" .) -}}{{- end -}}
 {{- $_ := set $into "HAPAX_ADMIN_LISTEN" $values.admin.listen -}}
+{{- /* Whom hapax events and the others ask, typed into this container. */ -}}
+{{- $admin := include "hapax.portOf" $values.admin.listen -}}
+{{- if ne $admin "9180" -}}{{- $_ := set $into "HAPAX_ADMIN" (printf "127.0.0.1:%s" $admin) -}}{{- end -}}
 {{- $_ := set $into "HAPAX_DRAIN_TIMEOUT" (include "hapax.text" $values.drain.timeout) -}}
 {{- $until := $values.drain.until | default (ternary "requests" "connections" (eq .form "gateway")) -}}
 {{- $delay := include "hapax.text" $values.drain.minDelay -}}
@@ -170,7 +175,11 @@ owner of the application's volumes too, no other mode lets uid 65532 read them. 
 {{- $volumes = append $volumes (dict "name" (include "hapax.volumeName" .) "projected" (dict "defaultMode" 292 "sources" $sources)) -}}
 {{- end -}}
 {{- if .values.state.enabled -}}
-{{- $volumes = append $volumes (merge (dict "name" (printf "%s-state" (include "hapax.volumeName" .))) .values.state.volume) -}}
+{{- $volume := deepCopy .values.state.volume -}}
+{{- /* A volume of the user's stands beside the default among merged values, and has one source. */ -}}
+{{- if gt (len $volume) 1 -}}{{- $volume = omit $volume "emptyDir" -}}{{- end -}}
+{{- $_ := set $volume "name" (printf "%s-state" (include "hapax.volumeName" .)) -}}
+{{- $volumes = append $volumes $volume -}}
 {{- end -}}
 {{- with concat $volumes (.values.extraVolumes | default list) -}}{{- toYaml . -}}{{- end -}}
 {{- end -}}

@@ -17,7 +17,7 @@ where these are in the values that the user writes, for messages.
 {{- $_ := set $container "args" (include "hapax.args" . | fromYamlArray) -}}
 {{- $_ := set $container "env" (include "hapax.containerEnv" . | fromYamlArray) -}}
 {{- with $values.extraEnvFrom -}}{{- $_ := set $container "envFrom" . -}}{{- end -}}
-{{- $_ := set $container "ports" (include "hapax.ports" . | fromYamlArray) -}}
+{{- with include "hapax.ports" . | fromYamlArray -}}{{- $_ := set $container "ports" . -}}{{- end -}}
 {{- if eq .form "native" -}}{{- $_ := set $container "restartPolicy" "Always" -}}{{- end -}}
 {{- range $kind, $name := dict "startup" "startupProbe" "liveness" "livenessProbe" "readiness" "readinessProbe" -}}
 {{- with include "hapax.probe" (dict "kind" $kind "values" $values "form" $.form) | fromYaml -}}{{- $_ := set $container $name . -}}{{- end -}}
@@ -71,11 +71,13 @@ where these are in the values that the user writes, for messages.
 {{- end -}}
 {{- end -}}
 
-{{/* A list. With a data port that only the Pod's own containers reach, metrics are all that others may ask for. */}}
+{{/* A list of the ports that others than the Pod's own containers reach. */}}
 {{- define "hapax.ports" -}}
+{{- if ne (include "hapax.isLoopback" .values.admin.listen) "true" }}
 - name: hapax-metrics
   containerPort: {{ include "hapax.portOf" .values.admin.listen }}
   protocol: TCP
+{{- end -}}
 {{- if ne (include "hapax.isLoopback" .values.listen.bootstrap) "true" }}
 - name: hapax-kafka
   containerPort: {{ include "hapax.portOf" .values.listen.bootstrap }}
@@ -97,7 +99,7 @@ the values takes the place of ours.
 {{- if not (or $probe.httpGet $probe.exec $probe.tcpSocket $probe.grpc) -}}
 {{- if eq (include "hapax.isLoopback" .values.admin.listen) "true" -}}
 {{- $command := list "hapax" "wait" "--max=0" (printf "--admin=%s" .values.admin.listen) -}}
-{{- if eq $kind "readiness" -}}{{- $command = append $command "--ready" -}}{{- end -}}
+{{- if ne $kind "startup" -}}{{- $command = append $command (ternary "--ready" "--live" (eq $kind "readiness")) -}}{{- end -}}
 {{- $_ := set $probe "exec" (dict "command" $command) -}}
 {{- else -}}
 {{- $paths := dict "startup" "/startupz" "liveness" "/livez" "readiness" "/readyz" -}}

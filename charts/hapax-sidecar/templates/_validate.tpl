@@ -7,7 +7,7 @@
 {{- if not (or $values.upstream.bootstrap $values.existingConfigMap $values.extraEnv $values.extraEnvFrom $values.extraArgs) -}}
 {{- fail (printf "%supstream.bootstrap is empty: name the brokers that hapax connects to, such as [kafka:9092]" $prefix) -}}
 {{- end -}}
-{{- range list "upstream.bootstrap" "listen.bootstrap" "listen.brokerPorts" "listen.advertisedHost" "admin.listen" "drain.timeout" "drain.until" "drain.minDelay" -}}
+{{- range list "upstream.bootstrap" "upstream.tls.enabled" "upstream.tls.serverName" "upstream.sasl.mechanism" "upstream.sasl.username" "listen.bootstrap" "listen.brokerPorts" "listen.advertisedHost" "admin.listen" "drain.timeout" "drain.until" "drain.minDelay" -}}
 {{- if include "hapax.at" (dict "path" (splitList "." .) "of" $config) -}}
 {{- fail (printf "%sconfig.%s has a place of its own: set %s%s, which the rest of the Pod follows" $prefix . $prefix .) -}}
 {{- end -}}

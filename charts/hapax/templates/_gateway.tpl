@@ -121,7 +121,7 @@
 {{- end -}}
 {{- end -}}
 {{- $ownLogin := or (ne .Values.upstream.sasl.mechanism "none") (and .Values.upstream.tls.existingSecret .Values.upstream.tls.certKey) -}}
-{{- $proven := or .Values.listen.sasl.existingSecret (and .Values.listen.tls.existingSecret .Values.listen.tls.clientCaKey) .Values.existingConfigMap .Values.config.allowOpenListener -}}
+{{- $proven := or .Values.listen.sasl.existingSecret (and .Values.listen.tls.existingSecret .Values.listen.tls.clientCaKey) .Values.existingConfigMap (.Values.config | default dict).allowOpenListener -}}
 {{- if and $ownLogin (not $proven) -}}
 {{- fail "the gateway has credentials of its own for the brokers (upstream.sasl or upstream.tls.certKey), and whoever reaches it could use them: let clients prove who they are with listen.sasl.existingSecret or listen.tls.clientCaKey, or set config.allowOpenListener to true" -}}
 {{- end -}}

@@ -9,9 +9,9 @@
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
 {{- else if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- .Release.Name | replace "." "-" | trunc 63 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $name | replace "." "-" | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -28,7 +28,7 @@
 {{- define "hapax.chart.labels" -}}
 {{- $root := .root -}}
 {{- $labels := dict "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-") -}}
-{{- $_ := set $labels "app.kubernetes.io/version" ($root.Values.image.tag | default $root.Chart.AppVersion | toString | trunc 63 | trimSuffix "-") -}}
+{{- $_ := set $labels "app.kubernetes.io/version" (regexReplaceAll "@.*" ($root.Values.image.tag | default $root.Chart.AppVersion | toString) "" | trunc 63 | trimSuffix "-") -}}
 {{- $_ := set $labels "app.kubernetes.io/managed-by" $root.Release.Service -}}
 {{- $_ := set $labels "app.kubernetes.io/part-of" "hapax" -}}
 {{- range $key, $value := $root.Values.commonLabels -}}{{- $_ := set $labels $key $value -}}{{- end -}}
@@ -39,7 +39,7 @@
 
 {{/* The labels by which a component is found: they never change. */}}
 {{- define "hapax.chart.selector" -}}
-app.kubernetes.io/name: {{ include "hapax.chart.name" .root }}
+app.kubernetes.io/name: {{ include "hapax.chart.name" .root | quote }}
 app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
@@ -53,7 +53,7 @@ app.kubernetes.io/component: {{ .component }}
 
 {{/* A list of references: imagePullSecrets may be names or maps. */}}
 {{- define "hapax.chart.imagePullSecrets" -}}
-{{- $all := concat (.Values.global.imagePullSecrets | default list) (.Values.imagePullSecrets | default list) -}}
+{{- $all := concat ((.Values.global | default dict).imagePullSecrets | default list) (.Values.imagePullSecrets | default list) -}}
 {{- $references := list -}}
 {{- range $all -}}{{- $references = append $references (ternary (dict "name" .) . (kindIs "string" .)) -}}{{- end -}}
 {{- with uniq $references -}}{{- toYaml . -}}{{- end -}}
@@ -68,6 +68,7 @@ and over that what belongs to the form. dict "root" $ "form" "sidecar|gateway".
 {{- $values := get $root.Values "hapax-sidecar" | deepCopy -}}
 {{- $shared := pick $root.Values "image" "upstream" "listen" "admin" "config" "existingConfigMap" "drain" | deepCopy -}}
 {{- include "hapax.patch" (dict "target" $values "patch" $shared) -}}
+{{- if not $values.config -}}{{- $_ := set $values "config" dict -}}{{- end -}}
 {{- $own := get $root.Values .form | deepCopy -}}
 {{- $keys := list "name" "native" "resources" "securityContext" "probes" "injectEnv" "state" "extraEnv" "extraEnvFrom" "extraArgs" "extraVolumes" "extraVolumeMounts" "containerPatch" -}}
 {{- range $key := $keys -}}

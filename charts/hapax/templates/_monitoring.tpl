@@ -20,7 +20,7 @@ metricRelabelings:
 {{/* Where a monitor says who it is: dict "root" $ "component" NAME "of" VALUES. */}}
 {{- define "hapax.monitor.metadata" -}}
 name: {{ include "hapax.chart.fullname" .root | trunc 50 | trimSuffix "-" }}-{{ .component }}
-namespace: {{ .of.namespace | default .root.Release.Namespace }}
+namespace: {{ .of.namespace | default .root.Release.Namespace | quote }}
 labels:
   {{- include "hapax.chart.labels" (dict "root" .root "component" .component "more" .of.additionalLabels) | nindent 2 }}
 {{- with .of.annotations }}
