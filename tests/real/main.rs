@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod addresses;
 #[cfg(test)]
+mod announcements;
+#[cfg(test)]
 mod bumps;
 #[cfg(test)]
 mod check;
