@@ -566,7 +566,9 @@ fn a_duplicate_found_after_bytes_have_left_is_forwarded_and_counted() {
 /// Brokers keep one of both batches; an acknowledgement belongs to neither.
 #[test]
 fn a_partition_named_twice_in_a_streamed_request_is_untracked() {
-    let world = World::new(&[]);
+    // The first of both may have left before the second was seen: then it is
+    // of unknown outcome, and would be looked for in the log.
+    let world = World::new(&["--sequence-resolve=false"]);
     let mut pair = world.pair();
     pair.write(&large(&[(0, 0), (1, 0), (2, 0)]), 5);
     let twice = large(&[(0, 1), (1, 1), (1, 2), (2, 1)]);
