@@ -49,6 +49,9 @@ pub(crate) struct Cell {
     pub(crate) client: Client,
     pub(crate) way: Way,
     pub(crate) counts: Counts,
+    /// How often hapax looked into the log of this way in vain: the brokers
+    /// were too slow to show in time what they had, or had not yet done it.
+    pub(crate) looks_in_vain: f64,
 }
 
 impl Row {
@@ -316,6 +319,11 @@ impl Case {
         scene.go_on(Duration::from_secs(2));
         scene.end_producers(LAST_WORDS);
         scene.report();
+        let looks_in_vain = scene.looks_in_vain();
+        let in_vain = |way| {
+            let mut of_way = looks_in_vain.iter().filter(|(of, _)| *of == way);
+            of_way.next().map_or(0.0, |(_, count)| *count)
+        };
         let cells = scene.judge().into_iter();
         scene.leave();
         cells
@@ -323,6 +331,7 @@ impl Case {
                 client,
                 way,
                 counts,
+                looks_in_vain: in_vain(way),
             })
             .collect()
     }

@@ -354,6 +354,19 @@ impl Scene {
         }
     }
 
+    /// How often each hapax looked into the log and could not tell.
+    pub(crate) fn looks_in_vain(&self) -> Vec<(Way, f64)> {
+        let of = |road: &Road| {
+            let metrics = road.hapax.as_ref()?.metrics();
+            let in_vain = ["absent", "gave_up"].map(|outcome| {
+                let series = format!("hapax_resolves_total{{outcome=\"{outcome}\"}}");
+                metrics.get(&series).copied().unwrap_or_default()
+            });
+            Some((road.way, in_vain.iter().sum()))
+        };
+        self.roads.iter().filter_map(of).collect()
+    }
+
     /// Ends the producers' work, and waits until they have ended.
     pub(crate) fn end_producers(&mut self, patience: Duration) {
         for lane in &mut self.lanes {
