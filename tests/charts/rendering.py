@@ -1,9 +1,11 @@
 """Charts, rendered by Helm: their scenarios are the files ci/*-values.yaml beside each chart."""
 
+import difflib
 import os
 import shutil
 import subprocess
 import tempfile
+import unittest
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,6 +105,25 @@ class Workshop:
 
     def close(self):
         self._folder.cleanup()
+
+
+class Case(unittest.TestCase):
+    """Tests that render in one workshop."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.workshop = Workshop()
+        cls.addClassCleanup(cls.workshop.close)
+
+
+def check_kept(test, path, rendered):
+    """What is rendered is what the golden file has, which HAPAX_TESTS_WRITE=1 writes anew."""
+    if os.environ.get("HAPAX_TESTS_WRITE"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(rendered)
+    kept = path.read_text() if path.exists() else ""
+    difference = difflib.unified_diff(kept.splitlines(), rendered.splitlines(), str(path), "rendered", lineterm="")
+    test.assertEqual("\n".join(difference), "")
 
 
 def _values(scenario):

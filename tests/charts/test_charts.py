@@ -8,11 +8,10 @@ import rendering
 import schemas
 
 
-class TestScenarios(unittest.TestCase):
+class TestScenarios(rendering.Case):
     @classmethod
     def setUpClass(cls):
-        cls.workshop = rendering.Workshop()
-        cls.addClassCleanup(cls.workshop.close)
+        super().setUpClass()
         cls.scenarios = [scenario for chart in rendering.applications() for scenario in rendering.scenarios(chart)]
 
     def test_there_are_scenarios(self):

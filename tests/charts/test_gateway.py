@@ -16,6 +16,7 @@ from pathlib import Path
 
 import node
 import rendering
+from brokers import Cluster
 from rendering import Scenario
 from test_node import HAPAX
 
@@ -23,35 +24,12 @@ CHART = "charts/hapax"
 REPLICAS = ("127.0.0.1", "127.0.0.2")
 
 
-class Cluster:
-    """A Kafka of this many brokers, with the ids from 0."""
-
-    def __init__(self, ports):
-        *brokers, admin = ports
-        self.bootstrap = f"127.0.0.1:{brokers[0]}"
-        listed = ",".join(map(str, brokers))
-        command = [rendering.INSTALLED / "kfaked", "-ports", listed, "-admin", f"127.0.0.1:{admin}", "-topic", "orders:6"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline()
-        assert line.startswith("ready"), line
-
-    def close(self):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
-
-
-class TestGateway(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.workshop = rendering.Workshop()
-        cls.addClassCleanup(cls.workshop.close)
-
+class TestGateway(rendering.Case):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="hapax-gateway-")
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        self.cluster = Cluster(node.free_ports(4))
+        self.cluster = Cluster(node.free_ports(4), partitions=6)
         self.addCleanup(self.cluster.close)
         self.ports = node.free_ports(8)
 

@@ -3,9 +3,7 @@
 HAPAX_TESTS_WRITE=1 writes the golden files anew; look at what changed.
 """
 
-import difflib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -14,6 +12,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import generate
 import rendering
 import yaml
 from rendering import ROOT, Refused, Scenario
@@ -98,12 +97,6 @@ def with_port(spec, name):
     return [c["name"] for c in containers if name in [p.get("name") for p in c.get("ports", [])]]
 
 
-def hapax():
-    named = os.environ.get("HAPAX")
-    built = [Path(named)] if named else [ROOT / "target/tests/cargo/bin/hapax", ROOT / "target/debug/hapax"]
-    return next(program for program in built if program.exists())
-
-
 class TestGolden(unittest.TestCase):
     """What a change of the chart changes in what is installed. Injection has its own tests, and so have the packed files."""
 
@@ -125,13 +118,7 @@ class TestGolden(unittest.TestCase):
         for name in self.SCENARIOS:
             with self.subTest(name):
                 path = self.FOLDER / f"{name}.yaml"
-                rendered = self.golden(name)
-                if os.environ.get("HAPAX_TESTS_WRITE"):
-                    path.parent.mkdir(exist_ok=True)
-                    path.write_text(rendered)
-                kept = path.read_text() if path.exists() else ""
-                difference = difflib.unified_diff(kept.splitlines(), rendered.splitlines(), str(path), "rendered", lineterm="")
-                self.assertEqual("\n".join(difference), "")
+                rendering.check_kept(self, path, self.golden(name))
 
     def test_no_golden_file_is_left_over(self):
         self.assertEqual({path.stem for path in self.FOLDER.glob("*.yaml")}, set(self.SCENARIOS))
@@ -496,7 +483,7 @@ class TestConfiguration(unittest.TestCase):
                 file.write_text(maps.get(source["name"], {"hapax.yaml": "upstream: {bootstrap: [kafka:9092]}"})["hapax.yaml"])
                 environment["HAPAX_CONFIG"] = str(file)
                 arguments = container(documents)["args"][1:]
-                done = subprocess.run([hapax(), "config", "print", *arguments], env=environment, capture_output=True, text=True)
+                done = subprocess.run([generate.hapax(), "config", "print", *arguments], env=environment, capture_output=True, text=True)
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
                 printed = yaml.safe_load(done.stdout)
                 self.assertEqual(printed["listen"]["slotCollisions"], "refuse")

@@ -10,12 +10,7 @@ V1BETA1, V1 = (f"admissionregistration.k8s.io/{version}/MutatingAdmissionPolicy"
 ON = ["--set", "inject.enabled=true", "--set", "upstream.bootstrap={kafka:9092}"]
 
 
-class TestInject(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.workshop = rendering.Workshop()
-        cls.addClassCleanup(cls.workshop.close)
-
+class TestInject(rendering.Case):
     def template(self, *arguments, served=()):
         """What a cluster that serves this is given."""
         offered = [part for version in served for part in ("--api-versions", version)]

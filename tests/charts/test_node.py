@@ -3,52 +3,25 @@
 Its program is hapax as users install it, its arguments, environment and probes are those of tests/charts/app.
 """
 
-import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
 import unittest
-import urllib.request
 from pathlib import Path
 
 import yaml
 
 import node
 import rendering
+from brokers import Cluster
 
 HAPAX = os.environ.get("HAPAX") or rendering.INSTALLED / "cargo" / "bin" / "hapax"
 APPLICATION = [sys.executable, "-B", str(Path(__file__).with_name("application.py"))]
 
 
-class Broker:
-    """A Kafka that keeps producers' state, with a topic."""
-
-    def __init__(self, ports):
-        self.address, self._admin = f"127.0.0.1:{ports[0]}", f"127.0.0.1:{ports[1]}"
-        command = [rendering.INSTALLED / "kfaked", "-ports", str(ports[0]), "-admin", self._admin, "-topic", "orders:1"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline()
-        assert line.startswith("ready"), line
-
-    def records(self):
-        with urllib.request.urlopen(f"http://{self._admin}/partition?topic=orders&partition=0") as answer:
-            return json.load(answer)["HighWatermark"]
-
-    def close(self):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
-
-
-class TestPods(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.workshop = rendering.Workshop()
-        cls.addClassCleanup(cls.workshop.close)
-
+class TestPods(rendering.Case):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="hapax-pod-")
         self.addCleanup(folder.cleanup)
@@ -56,7 +29,7 @@ class TestPods(unittest.TestCase):
         self.ports = node.free_ports(6)
 
     def broker(self):
-        broker = Broker(self.ports[:2])
+        broker = Cluster(self.ports[:2], partitions=1)
         self.addCleanup(broker.close)
         return broker
 

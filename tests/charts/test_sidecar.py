@@ -3,7 +3,6 @@
 HAPAX_TESTS_WRITE=1 writes the golden files anew; look at what changed.
 """
 
-import difflib
 import os
 import shutil
 import subprocess
@@ -21,13 +20,8 @@ GOLDEN = Path(__file__).parent / "golden"
 SHOWN = "hapax-sidecar"
 
 
-class Case(unittest.TestCase):
+class Case(rendering.Case):
     maxDiff = None
-
-    @classmethod
-    def setUpClass(cls):
-        cls.workshop = rendering.Workshop()
-        cls.addClassCleanup(cls.workshop.close)
 
     def template(self, values, *arguments):
         """What the application renders with these values of hapax-sidecar."""
@@ -84,12 +78,7 @@ class Golden(Case):
                 path = GOLDEN / f"{scenario.values.name.removesuffix('-values.yaml')}.yaml"
                 # Helm 4 leaves one more empty line between documents.
                 rendered = "".join(line for line in self.workshop.template(scenario).splitlines(True) if line.strip())
-                if os.environ.get("HAPAX_TESTS_WRITE"):
-                    path.parent.mkdir(exist_ok=True)
-                    path.write_text(rendered)
-                kept = path.read_text() if path.exists() else ""
-                difference = difflib.unified_diff(kept.splitlines(), rendered.splitlines(), str(path), "rendered", lineterm="")
-                self.assertEqual("\n".join(difference), "")
+                rendering.check_kept(self, path, rendered)
 
     def test_no_golden_file_is_left_over(self):
         scenarios = {scenario.values.name.removesuffix("-values.yaml") for scenario in rendering.scenarios(APP) if scenario.values}

@@ -22,13 +22,8 @@ def comparable(container):
     return {**container, "env": sorted(container["env"], key=lambda variable: variable["name"])}
 
 
-class Snippets(unittest.TestCase):
+class Snippets(rendering.Case):
     maxDiff = None
-
-    @classmethod
-    def setUpClass(cls):
-        cls.workshop = rendering.Workshop()
-        cls.addClassCleanup(cls.workshop.close)
 
     def rendered(self, chart, values, *arguments):
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:

@@ -319,21 +319,16 @@ impl Case {
         scene.go_on(Duration::from_secs(2));
         scene.end_producers(LAST_WORDS);
         scene.report();
-        let looks_in_vain = scene.looks_in_vain();
-        let in_vain = |way| {
-            let mut of_way = looks_in_vain.iter().filter(|(of, _)| *of == way);
-            of_way.next().map_or(0.0, |(_, count)| *count)
-        };
         let cells = scene.judge().into_iter();
+        let cells = cells.map(|(client, way, counts)| Cell {
+            client,
+            way,
+            counts,
+            looks_in_vain: scene.looks_in_vain(way),
+        });
+        let cells = cells.collect();
         scene.leave();
         cells
-            .map(|(client, way, counts)| Cell {
-                client,
-                way,
-                counts,
-                looks_in_vain: in_vain(way),
-            })
-            .collect()
     }
 }
 

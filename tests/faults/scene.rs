@@ -354,17 +354,16 @@ impl Scene {
         }
     }
 
-    /// How often each hapax looked into the log and could not tell.
-    pub(crate) fn looks_in_vain(&self) -> Vec<(Way, f64)> {
-        let of = |road: &Road| {
-            let metrics = road.hapax.as_ref()?.metrics();
-            let in_vain = ["absent", "gave_up"].map(|outcome| {
-                let series = format!("hapax_resolves_total{{outcome=\"{outcome}\"}}");
-                metrics.get(&series).copied().unwrap_or_default()
-            });
-            Some((road.way, in_vain.iter().sum()))
+    /// How often the hapax of a way looked into the log and could not tell.
+    pub(crate) fn looks_in_vain(&self, way: Way) -> f64 {
+        let mut of_way = self.roads.iter().filter(|road| road.way == way);
+        let Some(hapax) = of_way.next().and_then(|road| road.hapax.as_ref()) else {
+            return 0.0;
         };
-        self.roads.iter().filter_map(of).collect()
+        let in_vain = ["absent", "gave_up"].into_iter();
+        in_vain
+            .map(|outcome| hapax.metric("hapax_resolves_total", &[("outcome", outcome)]))
+            .sum()
     }
 
     /// Ends the producers' work, and waits until they have ended.
