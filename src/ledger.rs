@@ -232,7 +232,8 @@ impl Ledger {
                 | Action::Replay(_)
                 | Action::Mirror(_)
                 | Action::Refuse(_)
-                | Action::Resolve => None,
+                | Action::Resolve
+                | Action::Defer => None,
             };
             return Admission { verdict, ticket };
         };
@@ -243,7 +244,8 @@ impl Ledger {
             | Action::Replay(_)
             | Action::Mirror(_)
             | Action::Refuse(_)
-            | Action::Resolve => None,
+            | Action::Resolve
+            | Action::Defer => None,
         };
         drop(window);
         Admission {
@@ -317,6 +319,13 @@ impl Ledger {
         window.is_some_and(|w| w.contested(&ticket.batch, ticket.transactional, self.rules()))
     }
 
+    /// Whether an earlier copy of a batch on its way may be in the log.
+    #[must_use]
+    pub fn may_be_written(&self, ticket: &Ticket) -> bool {
+        let window = self.windows.get(&ticket.key);
+        window.is_some_and(|w| w.may_be_written(&ticket.batch))
+    }
+
     /// Notes that the log has a batch for which it was judged to be read
     /// ([`Action::Resolve`]), and says how it is answered; `None` where its
     /// window is gone.
@@ -335,6 +344,28 @@ impl Ledger {
     pub fn asked(&self, key: WindowKey, batch: &BatchId) {
         if let Some(mut window) = self.windows.get_mut(&key) {
             window.asked(batch);
+        }
+    }
+
+    /// What becomes of a batch that was looked for in a log that could not be
+    /// read: it is judged again, and this is done where it would be looked for
+    /// again at once.
+    pub fn unread(&self, key: WindowKey, arrival: &Arrival, action: Action) -> Option<Verdict> {
+        let verdict = self.judge(key, arrival);
+        (verdict.action == Action::Resolve).then_some(Verdict { action, ..verdict })
+    }
+
+    /// Notes that the broker hung up instead of showing a batch.
+    pub fn cut_off(&self, key: WindowKey, batch: &BatchId) {
+        if let Some(mut window) = self.windows.get_mut(&key) {
+            window.cut_off(batch);
+        }
+    }
+
+    /// Notes that a judged batch was put off.
+    pub fn deferred(&self, key: WindowKey, arrival: &Arrival, verdict: &Verdict) {
+        if let Some(mut window) = self.windows.get_mut(&key) {
+            window.deferred(arrival, verdict);
         }
     }
 

@@ -3,9 +3,9 @@
 //!
 //! Pure: no clock, no socket, no lock. The ledger keeps windows and hands in
 //! the time; sessions ask [`Window::judge`], and tell what they did by
-//! [`Window::commit`], [`Window::mirrored`], [`Window::absorbed`] and
-//! [`Window::settle`], and what they read in the log by [`Window::found`] and
-//! [`Window::asked`].
+//! [`Window::commit`], [`Window::mirrored`], [`Window::absorbed`],
+//! [`Window::deferred`] and [`Window::settle`], and what they read in the log
+//! by [`Window::found`] and [`Window::asked`].
 //!
 //! ```text
 //!             judge: Forward            settle: written
@@ -46,7 +46,7 @@ pub use fact::{Ack, AckedBy};
 pub use former::{Original, Resent};
 pub use judge::INVALID_PRODUCER_EPOCH;
 pub use keep::{Kept, KeptFact};
-pub use outcome::{Outcome, classify};
+pub use outcome::{Outcome, REQUEST_TIMED_OUT, classify};
 pub use settle::{Sender, Settled};
 
 /// Seconds since a while before the process started; all the time a window needs.
@@ -217,6 +217,9 @@ pub enum Action {
     Resolve,
     /// Answer it with this error code, for good: it is proven wrong.
     Refuse(i16),
+    /// Answer it with [`REQUEST_TIMED_OUT`]: a copy of it may be written, or
+    /// may yet be, and the broker would not know this one for a copy.
+    Defer,
 }
 
 /// A judgement: what the batch is, and what is to be done.
@@ -405,6 +408,19 @@ impl Window {
         self.note(arrival, verdict);
         let notes = self.notes_mut();
         notes.absorbed = notes.absorbed.saturating_add(1);
+        self.gate = None;
+    }
+
+    /// Notes that the batch came and was put off. Clients send it again, and
+    /// before what follows it.
+    pub fn deferred(&mut self, arrival: &Arrival, verdict: &Verdict) {
+        self.note(arrival, verdict);
+        let BatchId { epoch, first, .. } = arrival.batch;
+        self.open.renew_patience_behind(epoch, first);
+        let settled = |a: &Attempt| a.is(&arrival.batch) && !a.is_sent();
+        if let Some(copy) = self.open.find_mut(settled) {
+            copy.mirrors = copy.mirrors.saturating_add(1);
+        }
         self.gate = None;
     }
 

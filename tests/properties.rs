@@ -301,8 +301,7 @@ impl Account {
         if id.is_none() {
             return;
         }
-        self.mirrors
-            .retain(|n, _| n.epoch != name.epoch || ahead(n.first, name.first) <= 0);
+        self.came_again(name);
         let fates = self.fates.entry(name).or_default();
         fates.retain(|told| told.fate != Fate::NotWritten);
         fates.push(Told {
@@ -311,6 +310,12 @@ impl Account {
             id,
         });
         self.crowd();
+    }
+
+    /// A batch came: those behind it may be mirrored anew.
+    fn came_again(&mut self, name: Name) {
+        self.mirrors
+            .retain(|n, _| n.epoch != name.epoch || ahead(n.first, name.first) <= 0);
     }
 
     fn mirrored(&mut self, name: Name, now: u32) {
@@ -647,6 +652,10 @@ impl World {
                 self.window.refused(&arrival, &verdict);
             }
             Action::Replay(_) => self.window.absorbed(&arrival, &verdict),
+            Action::Defer => {
+                self.window.deferred(&arrival, &verdict);
+                self.account.came_again(name);
+            }
             Action::Mirror(code) => {
                 self.window.mirrored(&arrival, &verdict, code);
                 self.account.mirrored(name, self.now);
@@ -701,8 +710,16 @@ impl World {
                 account.earned
             ),
             Action::Hold => {
-                prop_assert!(account.lower_sent(name), "{name:?} waits for nothing");
+                let waits = account.lower_sent(name) || account.is_sent(name);
+                prop_assert!(waits, "{name:?} waits for nothing");
                 prop_assert!(arrival.patient);
+            }
+            Action::Defer => {
+                let unknown = account.doubted.contains(&name);
+                prop_assert!(
+                    account.is_sent(name) || unknown,
+                    "{name:?} is put off for nothing"
+                );
             }
             Action::Mirror(code) => {
                 prop_assert!([3, 6, 19, 100].contains(&code), "{code}");
@@ -931,7 +948,7 @@ proptest! {
                     };
                     world.settle_one(&flight, end);
                 }
-                Action::Hold | Action::Mirror(_) | Action::Resolve => prop_assert!(false, "{:?} with nothing on its way", verdict),
+                Action::Hold | Action::Mirror(_) | Action::Resolve | Action::Defer => prop_assert!(false, "{:?} with nothing on its way", verdict),
                 Action::Refuse(code) => {
                     prop_assert_eq!(decision, Decision::Error(code), "{:?}", verdict);
                     world.window.refused(&arrival, &verdict);

@@ -193,7 +193,7 @@ OVERVIEW_ROWS = {
               [("{{pod}}", 'topk(10, sum by (pod) (rate(hapax_produce_batches_total{SELECTED,TOPIC,verdict=~"duplicate_absorbed|duplicate_resolved"}[$__rate_interval])))')], unit="ops"),
         Panel("Absorbed or forwarded", "absorbed: answered from memory; resolved: found in the log; forwarded: hapax knew too little, so the broker judged. Much forwarded: hapax was restarted without state.dir, or windows are too few.",
               [("{{verdict}}", 'sum by (verdict) (rate(hapax_produce_batches_total{SELECTED,TOPIC,verdict=~"duplicate_.+"}[$__rate_interval]))')], unit="ops"),
-        Panel("Looked for in the log", "Batches that a broker may have forgotten. refused: grant the producer's user READ on the topic; gave_up: raise limits.resolves or sequence.resolveTimeout.",
+        Panel("Looked for in the log", "Batches that a broker may have forgotten. refused: grant the producer's user READ on the topic; late: the brokers answer too slowly for sequence.resolveTimeout, or more logs are looked into than limits.resolves allows; gave_up: raise sequence.resolveBytes.",
               [("{{outcome}}", 'sum by (outcome) (rate(hapax_resolves_total{SELECTED}[$__rate_interval]))')], unit="ops"),
         Panel("Came again under a new epoch", "acknowledged is a duplicate in the log, unknown may be one. sequence.shield45 spares librdkafka many of them.",
               [("{{original}}", 'sum by (original) (increase(hapax_epoch_resends_total{SELECTED}[$__rate_interval]))')], runbook="HapaxDuplicatesInLog"),

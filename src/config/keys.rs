@@ -357,7 +357,8 @@ pub static KEYS: &[Key] = &[
         heading: SEQUENCES,
         kind: Kind::Time,
         default: "5s",
-        doc: "How long a batch waits for the one before it.",
+        doc: "How long a batch waits for the one before it, at most a quarter of its request's own timeout. A \
+              retry of old records waits three quarters of that while its first copy is on its way.",
     },
     Key {
         path: "sequence.maxWindows",
@@ -398,7 +399,8 @@ pub static KEYS: &[Key] = &[
         heading: SEQUENCES,
         kind: Kind::Wait,
         default: "2s",
-        doc: "How long that may take for one request.",
+        doc: "How long that may take for one request, at most half of its own timeout; then the client is told \
+              REQUEST_TIMED_OUT and tries again.",
     },
     Key {
         path: "sequence.resolveBytes",
@@ -446,7 +448,7 @@ pub static KEYS: &[Key] = &[
         heading: LIMITS,
         kind: Kind::Count(0..=10_000),
         default: "16",
-        doc: "Connections that look into a log at once.",
+        doc: "Connections that look into a log at once; a retry beyond them is told REQUEST_TIMED_OUT. 0 never looks.",
     },
     Key {
         path: "limits.inFlight",

@@ -403,12 +403,19 @@ static MIRRORED: Explanation = Explanation {
     name: "mirrored",
     says: "A batch got the error of the one before it, so that order is kept.",
     raised: "hapax in mode absorb, for a batch that was never forwarded, behind one that failed \
-             or whose outcome is unknown.",
-    causes: &["An error of the broker for the batch before it: 3, 6, 19, 100 and others."],
+             or whose outcome is unknown; and for a retry of records older than \
+             --sequence-broker-producer-expiry while nobody can tell whether it is written.",
+    causes: &[
+        "An error of the broker for the batch before it: 3, 6, 19, 100 and others.",
+        "Old records, and a broker or its replicas that are slower than the client waits: the first \
+         copy is still on its way, or stands where the log cannot be read yet.",
+    ],
     hapax: "It answers 3, 6 or 100 if the failed batch got that, else 19. All of them say that \
             nothing was written and that the client should retry. Once for a \
             batch, and three times at most while the beginning of an epoch is what failed, since \
-            a broker would take what follows; then it is forwarded.",
+            a broker would take what follows; then it is forwarded. A retry of old records \
+            gets 7, as often as it comes, until the log or the first copy's answer says more: a \
+            broker that has forgotten its producer would write it twice.",
     advice: &["Nothing, while it is short; else cure the error of the batch before it."],
     promql: &["rate(hapax_verdicts_total{verdict=\"mirrored\"}[5m]) > 0"],
     see: &["predecessor_failed", "19"],

@@ -218,7 +218,9 @@ pub(super) const ALL: &[Explanation] = &[
             "A higher request timeout only hides it.",
         ],
         promql: ANY_PRODUCE_ERROR,
-        see: &["20", "duplicate_forwarded"],
+        hapax: "It also answers with it a retry of old records, while nobody can tell whether it is \
+                written (mirrored).",
+        see: &["20", "duplicate_forwarded", "mirrored"],
         ..error(
             7,
             "REQUEST_TIMED_OUT",

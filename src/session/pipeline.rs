@@ -169,12 +169,14 @@ impl Pipeline {
             .flatten()
     }
 
-    /// Takes an answer of hapax's own whose turn has come.
+    /// Takes an answer of hapax's own whose turn has come: no client waits for
+    /// what is before it.
     pub(super) fn take_ready(&mut self) -> Option<(Owed, Bytes)> {
-        if !matches!(self.owed.front()?.reply, Reply::Ready(_)) {
+        let at = self.owed.iter().position(|owed| !owed.reply.is_own())?;
+        if !matches!(self.owed.get(at)?.reply, Reply::Ready(_)) {
             return None;
         }
-        let mut owed = self.owed.pop_front()?;
+        let mut owed = self.owed.remove(at)?;
         match std::mem::replace(&mut owed.reply, Reply::Pass) {
             Reply::Ready(bytes) => {
                 self.ready -= bytes.len();
@@ -264,6 +266,21 @@ mod tests {
         assert_eq!(pipeline.take_ready().unwrap().1, "two");
         assert_eq!(pipeline.ready_bytes(), 0);
         assert!(pipeline.is_empty());
+    }
+
+    /// A question that a broker does not answer keeps no client waiting.
+    #[test]
+    fn an_own_answer_does_not_wait_for_an_own_question() {
+        let mut pipeline = Pipeline::default();
+        pipeline.push(owed(1, Reply::ReadBack));
+        pipeline.push(owed(2, Reply::Ready(Bytes::from_static(b"two"))));
+        pipeline.push(owed(3, Reply::Pass));
+        pipeline.push(owed(4, Reply::Ready(Bytes::from_static(b"four"))));
+        assert_eq!(pipeline.take_ready().unwrap().1, "two");
+        assert!(pipeline.take_ready().is_none(), "a client waits for 3");
+        pipeline.take(1).unwrap();
+        pipeline.take(3).unwrap();
+        assert_eq!(pipeline.take_ready().unwrap().1, "four");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::ids::ProducerId;
 use crate::ledger::{Hasher, Link, Producer, Ticket, WindowKey};
 use crate::metrics::{self, Api, Limit, Presence, Side};
 use crate::policy::Requirements;
-use crate::window::{Ack, Acks, Action, Arrival, Verdict};
+use crate::window::{Ack, Acks, Action, Arrival, Class, REQUEST_TIMED_OUT, Verdict};
 use crate::wire::batch::{Batch, Odd, Tracked};
 use crate::wire::header::{self, RequestHead};
 use crate::wire::produce::{self, Answer, Front, Sink, TopicRef, Walk};
@@ -407,7 +407,7 @@ impl Session {
                 return false;
             }
             // The window may have changed before it was asked to wake us.
-            self.hold(terms);
+            self.hold(parts, terms);
             self.shared.ledger.wait(key, waker);
             registered = Some(key);
         }
@@ -488,9 +488,15 @@ impl Session {
         }
     }
 
-    fn hold(&mut self, terms: Terms) {
+    fn hold(&mut self, parts: &[Part], terms: Terms) {
         self.blocked = Some(Blocked::Held);
-        let patience = self.config.sequence.hold_max.min(terms.timeout / 4);
+        let patience = if parts.iter().all(Part::may_leave_or_is_copy) {
+            // The client waits for its broker as long, and what comes of it
+            // then is one more retry.
+            terms.timeout / 4 * 3
+        } else {
+            self.config.sequence.hold_max.min(terms.timeout / 4)
+        };
         let deadline = self.now.after(patience);
         match &mut self.held {
             Some(held) if self.now >= held.deadline => held.deadline = deadline,
@@ -604,6 +610,11 @@ impl Session {
                 Action::Mirror(code) => {
                     self.shared.ledger.mirrored(*key, arrival, verdict, code);
                     answers.push(part.refused(code));
+                    metrics::Verdict::Mirrored
+                }
+                Action::Defer => {
+                    self.shared.ledger.deferred(*key, arrival, verdict);
+                    answers.push(part.refused(REQUEST_TIMED_OUT));
                     metrics::Verdict::Mirrored
                 }
             };
@@ -779,6 +790,15 @@ impl Part {
             }
             _ => None,
         }
+    }
+
+    /// Whether it is held for nothing but a copy of it that is on its way, if
+    /// it is held.
+    fn may_leave_or_is_copy(&self) -> bool {
+        self.verdict.as_ref().is_none_or(|(_, arrival, verdict)| {
+            let is_copy = arrival.old && verdict.class == Class::DuplicateInFlight;
+            is_copy || verdict.action != Action::Hold
+        })
     }
 
     /// Whether it is answered with an error for good.

@@ -20,9 +20,11 @@
 //! When a batch is looked for, the connection on which its fate was lost is
 //! over: an attempt is unknown once its session has ended, or once the broker
 //! itself has answered that it does not know. A broker may still be working
-//! on a request of a connection that is gone. It then knows the batch when
-//! the retry comes, so that "absent" says no more than "let it judge", and
-//! never that something was not written.
+//! on a request of a connection that is gone: it has then written the batch,
+//! and waits for replicas. So the log is read up to its end, and where that
+//! takes too long the client is told that time ran out, which is true, and
+//! that it may try again. "Absent" says no more than "let the broker judge",
+//! and never that something was not written.
 
 use super::Session;
 use super::end::End;
@@ -39,7 +41,7 @@ use crate::events::{Event, Kind};
 use crate::ids::{BatchId, TopicKey};
 use crate::ledger::WindowKey;
 use crate::metrics;
-use crate::window::{Arrival, Verdict};
+use crate::window::{Action, Arrival, Verdict};
 use crate::wire::batch::Batch;
 use crate::wire::fetch;
 use crate::wire::frame;
@@ -95,7 +97,7 @@ struct Budget {
 /// The request that waits.
 struct Request {
     budget: Budget,
-    /// Its batches that the log has.
+    /// How its batches are answered that the log has, or may yet show.
     found: Vec<(WindowKey, BatchId, Verdict)>,
 }
 
@@ -154,7 +156,7 @@ impl Session {
         let (Some((key, arrival)), Batch::Tracked(tracked)) = (part.resolves(), part.batch) else {
             return Look::Nothing;
         };
-        if !self.may_read_back() || self.is_refused(key.topic) {
+        if self.is_refused(key.topic) {
             self.shared.ledger.asked(key, &arrival.batch);
             return Look::JudgeAgain;
         }
@@ -176,7 +178,7 @@ impl Session {
         }
     }
 
-    /// The verdict on a batch of the request that waited, if the log has it.
+    /// The verdict on a batch of the request that waited, if the log gave one.
     pub(super) fn found_verdict(&self, key: WindowKey, batch: &BatchId) -> Option<Verdict> {
         let request = self.readback.as_ref()?.request.as_ref()?;
         let mut found = request.found.iter();
@@ -211,7 +213,7 @@ impl Session {
     fn budget(&self, timeout: Duration) -> Budget {
         let sequence = &self.config.sequence;
         Budget {
-            deadline: self.now.after(sequence.resolve_timeout.min(timeout / 4)),
+            deadline: self.now.after(sequence.resolve_timeout.min(timeout / 2)),
             bytes: sequence.resolve_bytes,
         }
     }
@@ -231,11 +233,20 @@ impl Session {
         };
         let from = self.shared.ledger.whereabouts(key, &batch);
         let scan = Scan::new(batch, from, newest, budget.bytes);
-        let in_time = self.may_read_back() && self.now < budget.deadline;
         let limit = self.config.limits.resolves;
-        let turn = in_time.then(|| self.shared.read_log(limit)).flatten();
-        let (Some(turn), Next::Ask(question)) = (turn, scan.first()) else {
+        let may_read = self.may_read_back();
+        let Next::Ask(question) = scan.first() else {
             return self.conclude(key, retry, Finding::GaveUp);
+        };
+        let in_time = may_read && self.now < budget.deadline;
+        let turn = in_time.then(|| self.shared.read_log(limit)).flatten();
+        let Some(turn) = turn else {
+            let in_vain = match limit {
+                0 => Finding::GaveUp,
+                _ if may_read => Finding::Late,
+                _ => Finding::Cut,
+            };
+            return self.conclude(key, retry, in_vain);
         };
         let readback = self.readback.get_or_insert_default();
         readback.reading = Some(Reading {
@@ -267,8 +278,16 @@ impl Session {
             return self.next_doubt(cx);
         };
         let too_much = readback.response.is_some() && self.mail.len() > MAIL_MAX;
-        if self.now >= reading.deadline || too_much || !self.may_read_back() {
+        if !self.may_read_back() {
+            self.end_reading(Finding::Cut);
+            return Ok(true);
+        }
+        if too_much {
             self.end_reading(Finding::GaveUp);
+            return Ok(true);
+        }
+        if self.now >= reading.deadline {
+            self.end_reading(Finding::Late);
             return Ok(true);
         }
         if reading.asked.is_none() {
@@ -474,7 +493,8 @@ impl Session {
             Finding::Found(_) => metrics::Resolve::Found,
             Finding::Absent => metrics::Resolve::Absent,
             Finding::Refused => metrics::Resolve::Refused,
-            Finding::GaveUp => metrics::Resolve::GaveUp,
+            Finding::Late => metrics::Resolve::Late,
+            Finding::Elsewhere | Finding::Cut | Finding::GaveUp => metrics::Resolve::GaveUp,
         };
         self.shared.metrics.resolves.with(outcome).inc();
         if finding == Finding::Refused {
@@ -490,6 +510,20 @@ impl Session {
         let ledger = &self.shared.ledger;
         let found = match finding {
             Finding::Found(ack) => ledger.found(key, arrival, ack),
+            Finding::Late => {
+                let verdict = ledger.unread(key, arrival, Action::Defer);
+                return self.answer_request(key, arrival, verdict);
+            }
+            // It says the same of the batch, and the client asks who has it.
+            Finding::Elsewhere => {
+                let verdict = ledger.unread(key, arrival, Action::Forward);
+                return self.answer_request(key, arrival, verdict);
+            }
+            Finding::Cut => {
+                ledger.cut_off(key, &arrival.batch);
+                let verdict = ledger.unread(key, arrival, Action::Forward);
+                return self.answer_request(key, arrival, verdict);
+            }
             Finding::Absent | Finding::Refused | Finding::GaveUp => None,
         };
         let Some((verdict, settled)) = found else {
@@ -507,7 +541,13 @@ impl Session {
                 ..Event::new(Kind::LogTruncated)
             });
         }
-        if let Some(request) = self.readback.as_mut().and_then(|r| r.request.as_mut()) {
+        self.answer_request(key, arrival, Some(verdict));
+    }
+
+    /// Keeps the verdict for the request that waits.
+    fn answer_request(&mut self, key: WindowKey, arrival: &Arrival, verdict: Option<Verdict>) {
+        let request = self.readback.as_mut().and_then(|r| r.request.as_mut());
+        if let (Some(request), Some(verdict)) = (request, verdict) {
             request.found.push((key, arrival.batch, verdict));
         }
     }
@@ -518,7 +558,10 @@ impl Session {
         let Some(doubt) = doubt else { return };
         let edit = match finding {
             Finding::Found(ack) => self.found(doubt, ack),
-            Finding::Absent | Finding::Refused | Finding::GaveUp => self.refused(doubt),
+            Finding::Late | Finding::Elsewhere => self.left_open(doubt),
+            Finding::Absent | Finding::Refused | Finding::Cut | Finding::GaveUp => {
+                self.refused(doubt)
+            }
         };
         if let Some(response) = self.readback.as_mut().and_then(|r| r.response.as_mut()) {
             response.answered.ok &= matches!(finding, Finding::Found(_));

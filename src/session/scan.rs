@@ -3,15 +3,15 @@
 //!
 //! ```text
 //!  where it may begin is known ──▶ read ──▶ read … up to the high watermark ──▶ where does the log end?
+//!                                            read … up to that end ◀────────────────┘
 //!  else: by its newest record's time ──▶ read … (finds, but proves no absence)
 //! ```
 //!
-//! A leader that was just elected knows less of the high watermark than its
-//! predecessor: what all replicas have, and what that one acknowledged, may
-//! stand above it for a while. A broker shows no consumer what stands there,
-//! but does not say where the log ends before its high watermark has reached
-//! the place where it began to lead. So that is asked before "absent" is said,
-//! and while there is no answer the broker is asked for what comes next.
+//! What stands above the high watermark a broker shows no consumer: batches
+//! that wait for their replicas, and on a leader that was just elected much
+//! that its predecessor acknowledged. It says where its log ends, though. So
+//! that is asked before "absent" is said, and what stands below that end is
+//! waited for: without all of it nothing is said but that it is too early.
 
 use crate::ids::BatchId;
 use crate::window::Ack;
@@ -31,6 +31,12 @@ pub(super) enum Finding {
     Absent,
     /// The client may not read the topic.
     Refused,
+    /// Time ran out before the log showed it or all that it may be among.
+    Late,
+    /// Another broker has the log.
+    Elsewhere,
+    /// The broker hung up.
+    Cut,
     /// Nothing can be said of it.
     GaveUp,
 }
@@ -47,7 +53,7 @@ pub(super) enum Question {
         bytes_max: usize,
         waits: bool,
     },
-    /// The offset up to which all replicas have the log.
+    /// The offset at which the log ends.
     End,
 }
 
@@ -71,7 +77,10 @@ pub(super) struct Scan {
     bytes_left: usize,
     /// Of the last answer.
     high_watermark: i64,
-    /// How often a broker may still not know where the log ends.
+    /// Where the log ended when that was asked. What was written to it by then
+    /// stands below.
+    end: Option<i64>,
+    /// How often a broker may still have no more to show.
     waits_left: u8,
 }
 
@@ -95,6 +104,7 @@ impl Scan {
             proves: from.is_some(),
             bytes_left,
             high_watermark: -1,
+            end: None,
             waits_left: WAITS,
         }
     }
@@ -134,12 +144,26 @@ impl Scan {
             return Next::Done(Finding::GaveUp);
         };
         match (error, offset) {
-            (0, Some(end)) if end > at => self.read_from(at),
-            (0, Some(end)) if end == at && self.proves => Next::Done(Finding::Absent),
+            (0, Some(end)) if end >= at => {
+                self.end = offset;
+                self.seen_up_to(at, end)
+            }
             (0, _) => Next::Done(Finding::GaveUp),
             (LEADER_NOT_AVAILABLE | OFFSET_NOT_AVAILABLE, _) => self.wait_at(at),
             _ => Next::Done(failed(error)),
         }
+    }
+
+    /// All that is below `at` was looked at, of a log that ended at `end`.
+    fn seen_up_to(&mut self, at: i64, end: i64) -> Next {
+        if at < end {
+            return self.wait_at(at);
+        }
+        Next::Done(if self.proves {
+            Finding::Absent
+        } else {
+            Finding::GaveUp
+        })
     }
 
     /// The answer to [`Question::From`].
@@ -174,7 +198,10 @@ impl Scan {
         self.place = Place::From(at);
         self.high_watermark = fetched.high_watermark;
         if at >= fetched.high_watermark {
-            return Next::Ask(Question::End);
+            return match self.end {
+                Some(end) => self.seen_up_to(at, end),
+                None => Next::Ask(Question::End),
+            };
         }
         if nothing_new {
             return Next::Done(Finding::GaveUp);
@@ -186,8 +213,11 @@ impl Scan {
     /// looked at, a broker would answer at once.
     fn wait_at(&mut self, at: i64) -> Next {
         let place = at.min(self.high_watermark);
-        if self.waits_left == 0 || place < 0 {
+        if place < 0 {
             return Next::Done(Finding::GaveUp);
+        }
+        if self.waits_left == 0 {
+            return Next::Done(Finding::Late);
         }
         self.waits_left -= 1;
         self.place = Place::From(place);
@@ -229,10 +259,18 @@ fn failed(error: i16) -> Finding {
     const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
     const CLUSTER_AUTHORIZATION_FAILED: i16 = 31;
     const SASL_AUTHENTICATION_FAILED: i16 = 58;
+    const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
+    const NOT_LEADER_OR_FOLLOWER: i16 = 6;
+    const KAFKA_STORAGE_ERROR: i16 = 56;
+    const UNKNOWN_TOPIC_ID: i16 = 100;
     match error {
         TOPIC_AUTHORIZATION_FAILED | CLUSTER_AUTHORIZATION_FAILED | SASL_AUTHENTICATION_FAILED => {
             Finding::Refused
         }
+        UNKNOWN_TOPIC_OR_PARTITION
+        | NOT_LEADER_OR_FOLLOWER
+        | KAFKA_STORAGE_ERROR
+        | UNKNOWN_TOPIC_ID => Finding::Elsewhere,
         _ => Finding::GaveUp,
     }
 }
@@ -381,13 +419,27 @@ mod tests {
     fn what_came_meanwhile_is_read_too() {
         let mut scan = Scan::new(wanted(), Some(110), 0, LEFT);
         assert_eq!(read(&mut scan, 120, &log(&[OTHER])), END);
-        let question = Question::From {
-            offset: 120,
-            bytes_max: FETCH_MAX,
-            waits: false,
-        };
-        assert_eq!(end(&mut scan, 130), Next::Ask(question));
+        assert_eq!(end(&mut scan, 130), waiting(120));
         assert_eq!(read(&mut scan, 130, &log(&[OURS])), FOUND);
+    }
+
+    /// Written, but not yet on all replicas.
+    #[test]
+    fn what_stands_below_the_end_is_waited_for() {
+        let mut scan = Scan::new(wanted(), Some(110), 0, LEFT);
+        assert_eq!(read(&mut scan, 120, &log(&[OTHER])), END);
+        assert_eq!(end(&mut scan, 140), waiting(120));
+        assert_eq!(read(&mut scan, 120, &[]), waiting(120));
+        let mut other = scan.clone();
+        assert_eq!(
+            read(&mut scan, 130, &log(&[Logged(120, 9, 0, 10)])),
+            waiting(130)
+        );
+        assert_eq!(
+            read(&mut scan, 140, &log(&[Logged(130, 9, 10, 10)])),
+            ABSENT
+        );
+        assert_eq!(read(&mut other, 140, &log(&[OURS])), FOUND);
     }
 
     /// The offset from which on a leader that does not yet know where its log
@@ -437,9 +489,14 @@ mod tests {
         let mut scan = Scan::new(wanted(), Some(120), 0, LEFT);
         let waits = (0..1_000).find(|_| {
             assert_eq!(read(&mut scan, 120, &[]), END);
-            lagging(&mut scan, 5) == GAVE_UP
+            lagging(&mut scan, 5) == Next::Done(Finding::Late)
         });
         assert!(waits.is_some());
+        let mut scan = Scan::new(wanted(), Some(120), 0, LEFT);
+        assert_eq!(read(&mut scan, 120, &[]), END);
+        assert_eq!(end(&mut scan, 130), waiting(120));
+        let mut reads = (0..1_000).map(|_| read(&mut scan, 120, &[]));
+        assert!(reads.any(|next| next == Next::Done(Finding::Late)));
     }
 
     #[test]
@@ -508,9 +565,10 @@ mod tests {
             (31, Finding::Refused),
             (58, Finding::Refused),
             (1, Finding::GaveUp),
-            (6, Finding::GaveUp),
-            (3, Finding::GaveUp),
-            (100, Finding::GaveUp),
+            (6, Finding::Elsewhere),
+            (3, Finding::Elsewhere),
+            (56, Finding::Elsewhere),
+            (100, Finding::Elsewhere),
         ] {
             let mut scan = Scan::new(wanted(), Some(110), 0, LEFT);
             let fetched = Fetched {

@@ -8,7 +8,7 @@ use super::topics::Named;
 use crate::events::{Event, Kind};
 use crate::ledger::{Ticket, UNSEEN_FENCE};
 use crate::metrics::{self, FencedBy, Side};
-use crate::window::{Ack, Gap, Outcome, Settled, classify};
+use crate::window::{Ack, Gap, Outcome, REQUEST_TIMED_OUT, Settled, classify};
 use crate::wire::api;
 use crate::wire::produce::{self, PartitionReply, TopicRef};
 use crate::wire::recode;
@@ -164,6 +164,19 @@ impl Session {
         };
         self.record_for(&sent.topic, key.partition, batch, event);
         Some(sent.edit(Told::Written(ack.offset, ack.append_time)))
+    }
+
+    /// A batch was refused as out of order, and the log does not show yet
+    /// whether it has an earlier copy. Returns what the client is told instead.
+    pub(super) fn left_open(&self, doubt: usize) -> Option<Edit> {
+        let sent = self.tickets.get(doubt)?;
+        if !self.shared.ledger.may_be_written(&sent.ticket) {
+            return self.refused(doubt);
+        }
+        let outcome = Outcome::Unknown { candidate: None };
+        let settled = self.shared.ledger.settle(&sent.ticket, outcome, self.time);
+        self.tell_settled(sent, OUT_OF_ORDER, outcome, &settled);
+        Some(sent.edit(Told::Error(REQUEST_TIMED_OUT)))
     }
 
     /// The response as the client gets it, if it is not as it came.

@@ -72,11 +72,11 @@ pub(super) enum State {
     /// All of it left, or will; nothing came back. It is settled by `id`.
     Sent { id: AttemptId },
     /// It may be in the log; the broker named the offset it gave it, if any.
-    /// `asked`: the log was read since, and did not show it.
+    /// `asked`: how often the log was read since, in vain.
     Unknown {
         candidate: Option<i64>,
         at: Time,
-        asked: bool,
+        asked: u8,
     },
     /// It is not in the log. `retriable`: a correct client sends it again,
     /// so what follows it must wait.

@@ -18,6 +18,9 @@ pub(super) const MIRRORS_MAX: u8 = 3;
 /// by way of another instance.
 const MIRRORS_KNOWN_MAX: u8 = 1;
 
+/// Times a batch is put off for one before it that has not come again.
+const PUT_OFF_MAX: u8 = 1;
+
 /// A batch of an older epoch than the cluster has seen.
 pub const INVALID_PRODUCER_EPOCH: i16 = 47;
 
@@ -28,7 +31,11 @@ enum Predecessor {
     /// It is on its way.
     Sent,
     /// It may be in the log.
-    Unknown { candidate: Option<i64> },
+    Unknown {
+        candidate: Option<i64>,
+        /// It came again and was answered here: the client sends it once more.
+        put_off: bool,
+    },
     /// It is not in the log, and a correct client sends it again first.
     Failed { code: i16 },
     /// It is not in the log, and nobody will send it again.
@@ -195,14 +202,59 @@ impl Window {
             Order::Leave | Order::Wait => {
                 let unanswered =
                     matches!(class, Class::DuplicateUnknown | Class::DuplicateInFlight);
-                if unanswered && self.worth_reading(arrival, rules) {
+                if !unanswered || !self.may_be_forgotten(arrival, rules) {
+                    Action::Forward
+                } else if self.worth_reading(arrival) {
                     Action::Resolve
                 } else {
-                    Action::Forward
+                    self.again(arrival, class)
                 }
             }
             Order::Mirror(code) => Action::Mirror(code),
         }
+    }
+
+    /// What is done with a batch that comes again and is not in the log, where
+    /// the broker may know neither it nor the ones before it.
+    fn again(&self, arrival: &Arrival, class: Class) -> Action {
+        if class == Class::DuplicateInFlight {
+            // The copy may wait its turn at the broker, which would write it
+            // however late that comes.
+            return if arrival.patient {
+                Action::Hold
+            } else {
+                Action::Defer
+            };
+        }
+        let mut copies = self.open.iter().filter(|a| a.is(&arrival.batch));
+        let was_put_off = copies.any(|a| a.mirrors >= PUT_OFF_MAX);
+        if self.passes_another(arrival) && !was_put_off {
+            Action::Defer
+        } else {
+            Action::Forward
+        }
+    }
+
+    /// Whether a batch before this one may not be in the log, and may come
+    /// there behind it.
+    fn passes_another(&self, arrival: &Arrival) -> bool {
+        self.open.iter().any(|a| {
+            let is_open = match a.state {
+                State::Sent { .. } => !self.gate_open(arrival),
+                State::Unknown { .. } => true,
+                State::NotWritten { retriable, .. } => retriable,
+            };
+            is_open && self.is_ahead_of(&a, &arrival.batch)
+        })
+    }
+
+    /// Whether an attempt is before the batch in its epoch, and nothing behind
+    /// it was acknowledged.
+    fn is_ahead_of(&self, a: &Attempt, batch: &BatchId) -> bool {
+        let is_before = a.batch.epoch == batch.epoch && batch.first.distance(a.batch.first) > 0;
+        let in_epoch = self.epoch == Some(batch.epoch);
+        let mut acked = self.acked.iter().filter(|_| in_epoch);
+        is_before && !acked.any(|fact| fact.first.distance(a.batch.first) >= 0)
     }
 
     /// Open attempts that are not on their way are forgotten with the TTL.
@@ -335,10 +387,11 @@ impl Window {
             }
             found = match (a.state, found) {
                 (State::Sent { .. }, _) => return Predecessor::Sent,
-                (State::Unknown { candidate, .. }, _) => Some(Predecessor::Unknown { candidate }),
-                (_, Some(Predecessor::Unknown { candidate })) => {
-                    Some(Predecessor::Unknown { candidate })
-                }
+                (State::Unknown { candidate, .. }, _) => Some(Predecessor::Unknown {
+                    candidate,
+                    put_off: a.mirrors > 0,
+                }),
+                (_, Some(unknown @ Predecessor::Unknown { .. })) => Some(unknown),
                 (
                     State::NotWritten {
                         code,
@@ -385,8 +438,8 @@ impl Window {
                 }
                 _ => wait_for_earlier(false),
             },
-            Predecessor::Unknown { candidate } => {
-                if candidate.is_some() || self.gate_open(arrival) {
+            Predecessor::Unknown { candidate, put_off } => {
+                if candidate.is_some() || self.gate_open(arrival) && !put_off {
                     Order::Leave
                 } else {
                     self.mirror(batch, super::outcome::NOT_ENOUGH_REPLICAS)
@@ -400,8 +453,6 @@ impl Window {
     /// first: what lies between them may be held for another connection. One of
     /// unknown outcome is such a batch too, unless its leader has it and leads.
     fn failed_before(&self, arrival: &Arrival) -> Option<i16> {
-        let batch = &arrival.batch;
-        let in_epoch = self.epoch == Some(batch.epoch);
         self.open.iter().find_map(|a| {
             let code = match a.state {
                 State::NotWritten {
@@ -411,13 +462,12 @@ impl Window {
                 } => code,
                 State::Unknown {
                     candidate: None, ..
-                } if !self.gate_open(arrival) => super::outcome::NOT_ENOUGH_REPLICAS,
+                } if a.mirrors > 0 || !self.gate_open(arrival) => {
+                    super::outcome::NOT_ENOUGH_REPLICAS
+                }
                 _ => return None,
             };
-            let is_before = a.batch.epoch == batch.epoch && batch.first.distance(a.batch.first) > 0;
-            let mut acked = self.acked.iter().filter(|_| in_epoch);
-            let was_passed = acked.any(|fact| fact.first.distance(a.batch.first) >= 0);
-            (is_before && !was_passed).then_some(code)
+            self.is_ahead_of(&a, &arrival.batch).then_some(code)
         })
     }
 
@@ -434,9 +484,10 @@ impl Window {
         if let Predecessor::Queued = self.predecessor(batch, link) {
             return false;
         }
+        let waits_for_copy = !self.earlier_outstanding(batch);
         self.open
             .iter()
-            .filter(|a| Self::is_before(a, batch))
+            .filter(|a| Self::is_before(a, batch) || waits_for_copy && a.is(batch))
             .all(|a| match a.state {
                 State::Sent { id } => is_own(id),
                 State::Unknown { .. } | State::NotWritten { .. } => true,

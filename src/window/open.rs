@@ -163,6 +163,13 @@ impl Open {
         Some(many.remove(place))
     }
 
+    /// Those that are not on their way, among others.
+    pub(super) fn settled_mut(&mut self) -> impl Iterator<Item = &mut Attempt> {
+        self.many
+            .iter_mut()
+            .flat_map(|many| many.as_mut_slice().iter_mut())
+    }
+
     pub(super) fn find_mut(&mut self, is: impl Fn(&Attempt) -> bool) -> Option<&mut Attempt> {
         if let Some(lone) = self.lone {
             let attempt = lone.attempt();
@@ -193,7 +200,7 @@ impl Open {
         {
             lone.mirrors = 0;
         }
-        for attempt in self.many.iter_mut().flat_map(|many| many.as_mut_slice()) {
+        for attempt in self.settled_mut() {
             if behind(attempt.batch.epoch, attempt.batch.first) {
                 attempt.mirrors = 0;
             }

@@ -5,6 +5,8 @@ use super::Ack;
 pub(super) const NOT_ENOUGH_REPLICAS: i16 = 19;
 const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
 const NOT_LEADER_OR_FOLLOWER: i16 = 6;
+/// Nobody knows yet whether the batch is written.
+pub const REQUEST_TIMED_OUT: i16 = 7;
 pub(super) const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
 const DUPLICATE_SEQUENCE_NUMBER: i16 = 46;
 pub(super) const UNKNOWN_TOPIC_ID: i16 = 100;

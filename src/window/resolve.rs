@@ -1,18 +1,25 @@
 //! What the log shows of a batch whose outcome nobody answered (SEMANTICS 7.6).
 //!
 //! A batch that is found below the high watermark is written. One that is not
-//! found may be written all the same, above it or later: both "absent" and
-//! "could not be read" only mean that the broker judges, as it would have.
+//! found up to the end of the log may be written later all the same: both
+//! "absent" and "could not be read" only mean that the broker judges, as it
+//! would have. While a copy of it is on its way, or stands where the log cannot
+//! be read yet, it is put off instead: a broker that has forgotten its producer
+//! would write it twice.
 
-use super::attempt::State;
+use super::attempt::{Attempt, State};
 use super::{
     Ack, AckedBy, Action, Arrival, Class, Mode, Realm, Rules, Settled, Time, Verdict, Window,
 };
 use crate::ids::BatchId;
 
+/// Times that a batch is looked for, since it may have been written, where the
+/// broker hangs up on the question.
+const ASKED_MAX: u8 = 3;
+
 impl Window {
-    /// Whether a retry of unknown outcome, or of one whose answer has not come,
-    /// is to be looked for in the log before the broker gets it.
+    /// Whether the broker may have forgotten a batch that comes again, and the
+    /// log may answer for it.
     ///
     /// Only record times make a broker forget what it wrote *and* write it
     /// again: its expiry counts from them, and a producer without state may
@@ -22,7 +29,7 @@ impl Window {
     ///
     /// The newest batch decides when the producer is forgotten, so that old
     /// records in a later one count for all.
-    pub(super) fn worth_reading(&self, arrival: &Arrival, rules: &Rules) -> bool {
+    pub(super) fn may_be_forgotten(&self, arrival: &Arrival, rules: &Rules) -> bool {
         let batch = &arrival.batch;
         let old = self.notes().old_at;
         let may_be_forgotten =
@@ -35,14 +42,21 @@ impl Window {
             && owner
             && self.epoch.is_none_or(|epoch| epoch <= batch.epoch)
             && resolves(arrival.transactional, rules)
-            && self.open.iter().any(|attempt| {
-                attempt.is(batch)
-                    && match attempt.state {
-                        State::Unknown { asked, .. } => !asked,
-                        State::Sent { .. } => self.notes().asked_crc != batch.crc,
-                        State::NotWritten { .. } => false,
-                    }
-            })
+    }
+
+    /// Whether a retry of unknown outcome, or of one whose answer has not come,
+    /// is to be looked for in the log before the broker gets it: where the log
+    /// was not read since that could change what it shows.
+    pub(super) fn worth_reading(&self, arrival: &Arrival) -> bool {
+        let batch = &arrival.batch;
+        self.open.iter().any(|attempt| {
+            attempt.is(batch)
+                && match attempt.state {
+                    State::Unknown { asked, .. } => asked < ASKED_MAX,
+                    State::Sent { .. } => self.notes().asked_crc != batch.crc,
+                    State::NotWritten { .. } => false,
+                }
+        })
     }
 
     /// Whether a 45 for this batch is worth looking into before it is believed:
@@ -51,14 +65,16 @@ impl Window {
     #[must_use]
     pub fn contested(&self, batch: &BatchId, transactional: bool, rules: &Rules) -> bool {
         let in_epoch = self.epoch == Some(batch.epoch);
-        let maybe_written = || {
-            self.open
-                .iter()
-                .any(|a| a.is(batch) && matches!(a.state, State::Unknown { .. }))
-        };
-        let acked = || in_epoch && self.acked.iter().any(|fact| fact.is(batch));
         let next = || in_epoch && self.acked.last().map(|fact| fact.end()) == Some(batch.first);
-        resolves(transactional, rules) && (maybe_written() || acked() || next())
+        resolves(transactional, rules) && (self.may_be_written(batch) || next())
+    }
+
+    /// Whether an earlier attempt may have been written, or was acknowledged.
+    #[must_use]
+    pub fn may_be_written(&self, batch: &BatchId) -> bool {
+        let in_epoch = self.epoch == Some(batch.epoch);
+        let unknown = |a: Attempt| a.is(batch) && matches!(a.state, State::Unknown { .. });
+        self.open.iter().any(unknown) || in_epoch && self.acked.iter().any(|fact| fact.is(batch))
     }
 
     /// The offset from which on the log has this batch, if it has it; `None`
@@ -107,11 +123,19 @@ impl Window {
     /// broker judges it, and it is not looked for again before that.
     pub fn asked(&mut self, batch: &BatchId) {
         self.notes_mut().asked_crc = batch.crc;
-        while let Some(attempt) = self.open.find_mut(|attempt| {
-            attempt.is(batch) && matches!(attempt.state, State::Unknown { asked: false, .. })
-        }) {
+        self.count_asked(batch, ASKED_MAX);
+    }
+
+    /// The broker hung up instead of showing it: it may have died, or do so
+    /// whenever it is asked.
+    pub fn cut_off(&mut self, batch: &BatchId) {
+        self.count_asked(batch, 1);
+    }
+
+    fn count_asked(&mut self, batch: &BatchId, times: u8) {
+        for attempt in self.open.settled_mut().filter(|a| a.is(batch)) {
             if let State::Unknown { asked, .. } = &mut attempt.state {
-                *asked = true;
+                *asked = asked.saturating_add(times);
             }
         }
     }

@@ -232,7 +232,7 @@ impl Window {
         let state = |candidate| State::Unknown {
             candidate,
             at: now,
-            asked: false,
+            asked: 0,
         };
         if let Some(copy) = self.copy_of(&attempt)
             && !copy.is_sent()

@@ -44,6 +44,8 @@ pub const LIST_OFFSETS: i16 = 1;
 const CLIENT_ID: &[u8] = b"hapax";
 /// Who is no replica.
 const CONSUMER: i32 = -1;
+/// Who is none either, and wants to know what replicas do (ListOffsets).
+const DEBUGGER: i32 = -2;
 const NO_SESSION: (i32, i32) = (0, -1);
 
 /// The version of Fetch that refers to a topic in this way.
@@ -121,9 +123,10 @@ pub fn request(
     Some(cursor::seal(out))
 }
 
-/// In the place of a time: the offset up to which a consumer may read. A
-/// leader whose high watermark has not yet come to where it began to lead has
-/// none, and answers LEADER_NOT_AVAILABLE.
+/// In the place of a time: the offset at which the log of the broker ends,
+/// above the high watermark too. One that knows only what a consumer may read
+/// says that; a leader whose high watermark has not yet come to where it began
+/// to lead has no such offset, and answers LEADER_NOT_AVAILABLE.
 pub const LATEST: i64 = -1;
 
 /// A whole ListOffsets request, length first, for the first offset whose
@@ -136,7 +139,12 @@ pub fn list_request(
     timestamp: i64,
 ) -> Option<Bytes> {
     let mut out = head(api::LIST_OFFSETS, LIST_OFFSETS, correlation_id);
-    out.extend(CONSUMER.to_be_bytes());
+    let asks = if timestamp == LATEST {
+        DEBUGGER
+    } else {
+        CONSUMER
+    };
+    out.extend(asks.to_be_bytes());
     cursor::put_count(&mut out, false, 1);
     cursor::put_string(&mut out, false, topic, NAME).ok()?;
     cursor::put_count(&mut out, false, 1);

@@ -5,7 +5,7 @@
 //! is written: its connection is cut, or stays open and brings nothing more,
 //! until the client gives up on it.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,8 +132,9 @@ struct Link {
     /// Of the relay, and of its connections: for the trace.
     name: String,
     id: usize,
-    /// Versions of the Produce requests that were passed on and have no answer yet.
-    pending: Mutex<HashMap<[u8; 4], i16>>,
+    /// Of requests that were passed on and have no answer yet, oldest first: versions of Produce requests.
+    /// Ids do not tell them apart: hapax has questions of its own.
+    pending: Mutex<VecDeque<Option<i16>>>,
     is_dark: AtomicBool,
     /// The client is gone.
     has_ended: AtomicBool,
@@ -179,9 +180,12 @@ fn link(state: &Arc<Mutex<State>>, near: TcpStream, far: TcpStream) {
 
 fn up(state: &Mutex<State>, link: &Link) {
     while let Ok(Some(frame)) = read_frame(&mut &link.near) {
-        if let (Some(PRODUCE), Some(correlation)) = (part(&frame, 4), part(&frame, 8)) {
-            let mut pending = link.pending.lock().expect("no relay panicked");
-            pending.insert(correlation, trace::version(&frame));
+        let is_produce = part(&frame, 4) == Some(PRODUCE);
+        let version = is_produce.then(|| trace::version(&frame));
+        let mut pending = link.pending.lock().expect("no relay panicked");
+        pending.push_back(version);
+        drop(pending);
+        if is_produce {
             trace::request(&link.name, link.id, &frame);
         }
         if (&link.far).write_all(&frame).is_err() {
@@ -197,9 +201,8 @@ fn up(state: &Mutex<State>, link: &Link) {
 
 fn down(state: &Mutex<State>, link: &Link) {
     while let Ok(Some(frame)) = read_frame(&mut &link.far) {
-        let correlation: [u8; 4] = part(&frame, 4).unwrap_or_default();
         let mut pending = link.pending.lock().expect("no relay panicked");
-        let version = pending.remove(&correlation);
+        let version = pending.pop_front().flatten();
         drop(pending);
         let passes = match version {
             Some(version) => {

@@ -23,6 +23,7 @@ const FETCH: i16 = 1;
 const LIST_OFFSETS: i16 = 2;
 const LEADER_NOT_AVAILABLE: i16 = 5;
 const OFFSET_NOT_AVAILABLE: i16 = 78;
+const REQUEST_TIMED_OUT: i16 = 7;
 
 /// What hapax wants to see of a log.
 struct Question {
@@ -68,9 +69,11 @@ fn asked_for_time(broker: &mut Conn) -> (Asked, i64) {
     assert_eq!((asked.key, asked.version), (LIST_OFFSETS, 1));
     let mut body = asked.frame.slice(15..);
     let request = ListOffsetsRequest::decode(&mut body, 1).unwrap();
-    assert_eq!(request.replica_id.0, -1);
     assert_eq!(request.topics[0].name.as_str(), "orders");
-    (asked, request.topics[0].partitions[0].timestamp)
+    let time = request.topics[0].partitions[0].timestamp;
+    // No consumer is told what stands above the high watermark.
+    assert_eq!(request.replica_id.0, if time == -1 { -2 } else { -1 });
+    (asked, time)
 }
 
 fn lists(broker: &mut Conn, asked: &Asked, error: i16, offset: i64) {
@@ -311,7 +314,7 @@ fn old_is_what_the_operator_says() {
 }
 
 #[test]
-fn at_the_limit_of_readers_the_broker_judges() {
+fn at_the_limit_of_readers_the_client_tries_again() {
     let world = World::new(&["--limits-resolves=1"]);
     lost(&world, &[produce(1)]);
     let mut other = world.informed();
@@ -323,8 +326,9 @@ fn at_the_limit_of_readers_the_broker_judges() {
     let (mut first, mut second) = (world.informed(), world.informed());
     let owed = first.send(&produce(1));
     let asked = question(&mut first.broker);
-    second.send(&Produce::to(&orders(), 1, of_epoch(0, 1).bytes()));
-    assert_eq!(second.broker.next().sequences(), [(1, 1)]);
+    let put_off = second.send(&Produce::to(&orders(), 1, of_epoch(0, 1).bytes()));
+    assert_eq!(second.receive_one(&put_off).code, REQUEST_TIMED_OUT);
+    second.broker.assert_silent();
     let limit = world
         .hapax
         .metric("hapax_limit_reached_total", &["limit=\"resolves\""]);
@@ -335,7 +339,8 @@ fn at_the_limit_of_readers_the_broker_judges() {
         &ends_with(&of_epoch(0, 1).bytes(), 101),
     );
     assert_eq!(first.receive_one(&owed).offset, 101);
-    assert_eq!(world.resolved(), [1.0, 0.0, 0.0, 1.0]);
+    assert_eq!(world.resolved(), [1.0, 0.0, 0.0, 0.0]);
+    assert_eq!(world.resolves("late"), 1.0);
 }
 
 #[test]
@@ -394,6 +399,27 @@ fn an_error_a_hole_and_what_cannot_be_read_leave_it_to_the_broker() {
         assert_eq!(pair.broker.next().sequences(), [(0, 1)]);
         assert_eq!(world.resolved(), [0.0, 0.0, 0.0, 1.0]);
     }
+}
+
+/// It was never read: the broker that leads now is asked.
+#[test]
+fn of_a_broker_that_leads_no_more_nothing_is_believed() {
+    let world = World::new(&[]);
+    let mut pair = lost_old(&world);
+    for _ in 0..5 {
+        let owed = pair.send(&produce(1));
+        let asked = question(&mut pair.broker);
+        shows(&mut pair.broker, &asked, &error(6));
+        let asked = pair.broker.next();
+        assert_eq!(asked.sequences(), [(0, 1)]);
+        pair.broker.reply(&asked, |_| failed(6));
+        assert_eq!(pair.receive_one(&owed).code, 6);
+    }
+    let owed = pair.send(&produce(1));
+    let asked = question(&mut pair.broker);
+    let shown = ends_with(&of_epoch(0, 1).bytes(), 101);
+    shows(&mut pair.broker, &asked, &shown);
+    assert_eq!(pair.receive_one(&owed).offset, 101);
 }
 
 #[test]
@@ -467,37 +493,91 @@ fn it_reads_on_where_an_answer_ended_and_no_more_than_it_may() {
 }
 
 #[test]
-fn an_answer_that_does_not_come_in_time_is_not_waited_for() {
+fn what_the_log_does_not_show_in_time_is_put_off_and_never_sent() {
     let world = World::new(&["--sequence-resolve-timeout=300ms"]);
     let mut pair = lost_old(&world);
-    let start = Instant::now();
+    for _ in 0..3 {
+        let start = Instant::now();
+        let owed = pair.send(&produce(1));
+        let late = question(&mut pair.broker);
+        assert_eq!(pair.receive_one(&owed).code, REQUEST_TIMED_OUT);
+        assert!(start.elapsed() >= Duration::from_millis(300));
+        // The late answer comes in its turn, and no client sees it.
+        shows(
+            &mut pair.broker,
+            &late,
+            &ends_with(&of_epoch(0, 1).bytes(), 101),
+        );
+        pair.barrier();
+    }
     let owed = pair.send(&produce(1));
-    let late = question(&mut pair.broker);
-    let asked = pair.broker.next();
-    assert!(start.elapsed() >= Duration::from_millis(300));
-    assert_eq!(asked.sequences(), [(0, 1)]);
-    // The late answer comes in its turn, and no client sees it.
-    shows(
-        &mut pair.broker,
-        &late,
-        &ends_with(&of_epoch(0, 1).bytes(), 101),
-    );
-    pair.broker.ack(&asked, 101);
+    let asked = question(&mut pair.broker);
+    let shown = ends_with(&of_epoch(0, 1).bytes(), 101);
+    shows(&mut pair.broker, &asked, &shown);
     assert_eq!(pair.receive_one(&owed).offset, 101);
-    pair.barrier();
-    assert_eq!(world.resolved(), [0.0, 0.0, 0.0, 1.0]);
+    assert_eq!(world.resolved(), [1.0, 0.0, 0.0, 0.0]);
+    assert_eq!(world.resolves("late"), 3.0);
+    assert_eq!(world.verdicts("mirrored"), 3.0);
 }
 
-/// Half a second, and no more, of the two that the request itself allows.
+/// Its replicas are slow: the leader has more than a consumer may see.
 #[test]
-fn it_takes_no_more_than_a_quarter_of_the_requests_own_time() {
+fn what_stands_above_the_high_watermark_is_waited_for() {
+    let world = World::new(&[]);
+    let mut pair = lost_old(&world);
+    let owed = pair.send(&produce(1));
+    let asked = question(&mut pair.broker);
+    shows(&mut pair.broker, &asked, &ends_at(101));
+    says_where_it_ends(&mut pair.broker, 102);
+    for _ in 0..3 {
+        let asked = any_question(&mut pair.broker);
+        assert_eq!((asked.offset, asked.waits), (101, true));
+        shows(&mut pair.broker, &asked, &ends_at(101));
+    }
+    let asked = any_question(&mut pair.broker);
+    let shown = ends_with(&of_epoch(0, 1).bytes(), 101);
+    shows(&mut pair.broker, &asked, &shown);
+    assert_eq!(pair.receive_one(&owed).offset, 101);
+    assert_eq!(world.resolved(), [1.0, 0.0, 0.0, 0.0]);
+}
+
+/// The client is gone, and the broker has not yet come to its request: what
+/// the log lacks it may have at any time.
+#[test]
+fn while_a_copy_is_on_its_way_an_old_retry_waits_and_never_leaves() {
+    let world = World::new(&[]);
+    let mut first = world.informed();
+    first.write(&produce(0), 100);
+    first.send(&produce(1));
+    let original = first.broker.next();
+    drop(first.client);
+    let mut second = world.informed();
+    let lacks_it = |pair: &mut Pair| {
+        let asked = question(&mut pair.broker);
+        shows_the_end(&mut pair.broker, &asked, 101);
+    };
+    let owed = second.send(&produce(1).timeout(400));
+    lacks_it(&mut second);
+    assert_eq!(second.receive_one(&owed).code, REQUEST_TIMED_OUT);
+    let owed = second.send(&produce(1));
+    await_until("a held request", SOON, || {
+        world.gauge("hapax_held_requests") == 1.0
+    });
+    first.broker.ack(&original, 101);
+    assert_eq!(second.receive_one(&owed).offset, 101);
+    second.broker.assert_silent();
+}
+
+/// Half of the six hundred milliseconds that the request itself allows.
+#[test]
+fn it_takes_no_more_than_half_of_the_requests_own_time() {
     let world = World::new(&[]);
     let mut pair = lost_old(&world);
     let start = Instant::now();
-    pair.send(&produce(1).timeout(2_000));
+    let owed = pair.send(&produce(1).timeout(600));
     question(&mut pair.broker);
-    assert_eq!(pair.broker.next().sequences(), [(0, 1)]);
-    assert!(start.elapsed() >= Duration::from_millis(500));
+    assert_eq!(pair.receive_one(&owed).code, REQUEST_TIMED_OUT);
+    assert!(start.elapsed() >= Duration::from_millis(300));
     assert!(start.elapsed() < Duration::from_secs(2));
 }
 
@@ -641,7 +721,13 @@ fn a_45_for_what_the_log_has_becomes_its_acknowledgement() {
 
 #[test]
 fn a_45_for_what_the_log_lacks_is_relayed() {
-    for shown in [ends_at(101), error(29), error(6)] {
+    for (shown, told) in [
+        (ends_at(101), 45),
+        (error(29), 45),
+        (error(1), 45),
+        // It leads no more: nobody knows of the earlier attempt.
+        (error(6), REQUEST_TIMED_OUT),
+    ] {
         let world = World::new(&[]);
         let retry = to(0, &young(1));
         lost(&world, std::slice::from_ref(&retry));
@@ -654,7 +740,7 @@ fn a_45_for_what_the_log_lacks_is_relayed() {
         if shown.error == 0 {
             says_where_it_ends(&mut pair.broker, shown.high_watermark);
         }
-        assert_eq!(pair.receive_one(&owed).code, 45);
+        assert_eq!(pair.receive_one(&owed).code, told);
         pair.barrier();
         assert_eq!(world.resolves("found"), 0.0);
     }
@@ -711,10 +797,10 @@ fn a_leader_whose_end_stays_unknown_is_waited_for_no_longer_than_anything() {
     lists(&mut pair.broker, &asked, LEADER_NOT_AVAILABLE, -1);
     let late = any_question(&mut pair.broker);
     assert!(late.waits);
-    assert_eq!(pair.receive_one(&owed).code, 45);
+    assert_eq!(pair.receive_one(&owed).code, REQUEST_TIMED_OUT);
     shows(&mut pair.broker, &late, &ends_at(101));
     pair.barrier();
-    assert_eq!(world.resolved(), [0.0, 0.0, 0.0, 1.0]);
+    assert_eq!(world.resolves("late"), 1.0);
 }
 
 /// It contradicts the last acknowledgement, and no earlier attempt is known.
@@ -828,7 +914,7 @@ fn what_waits_goes_when_the_time_is_over() {
     // Its predecessor was refused: nothing speaks for it.
     assert_eq!(pair.receive_one(&r2).code, 45);
     pair.barrier();
-    assert_eq!(world.resolved(), [0.0, 0.0, 0.0, 1.0]);
+    assert_eq!(world.resolves("late"), 1.0);
 }
 
 #[test]
@@ -983,14 +1069,16 @@ fn a_broker_that_goes_while_a_response_waits_leaves_the_client_its_answers() {
 
 /// Else a broker that hangs up on the question would be asked for ever.
 #[test]
-fn a_broker_that_hangs_up_on_the_question_is_not_asked_again() {
+fn a_broker_that_hangs_up_on_the_question_is_asked_three_times() {
     let world = World::new(&[]);
     let mut pair = lost_old(&world);
-    pair.send(&produce(1));
-    question(&mut pair.broker);
-    drop(pair.broker);
-    assert!(pair.client.receive_frame().is_err());
-    let mut pair = world.informed();
+    for _ in 0..3 {
+        pair.send(&produce(1));
+        question(&mut pair.broker);
+        drop(pair.broker);
+        assert!(pair.client.receive_frame().is_err());
+        pair = world.informed();
+    }
     let owed = pair.send(&produce(1));
     let asked = pair.broker.next();
     assert_eq!(asked.sequences(), [(0, 1)]);

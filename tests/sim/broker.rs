@@ -193,6 +193,11 @@ impl Partition {
         same.next().map(|(offset, _)| *offset)
     }
 
+    /// Whether nothing is in the log that a consumer does not see yet.
+    pub fn shows_all(&self) -> bool {
+        self.replicated == self.log.len()
+    }
+
     /// Whether a batch of the topic's first, second … incarnation is in its
     /// log, at this offset if one is given, with these records.
     pub fn holds(&self, topic: u32, batch: &Batch, offset: Option<i64>) -> bool {

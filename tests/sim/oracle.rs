@@ -65,6 +65,7 @@ impl AddAssign for Tally {
         self.time += other.time;
         self.counts.absorbed += other.counts.absorbed;
         self.counts.mirrored += other.counts.mirrored;
+        self.counts.deferred += other.counts.deferred;
         self.counts.held += other.counts.held;
         self.counts.holds_expired += other.counts.holds_expired;
         self.counts.asked += other.counts.asked;
@@ -148,6 +149,7 @@ pub fn run(seed: u64, scenario: Scenario, between: Between, told: bool) -> Told 
     for proxy in &world.proxies {
         tally.counts.absorbed += proxy.counts.absorbed;
         tally.counts.mirrored += proxy.counts.mirrored;
+        tally.counts.deferred += proxy.counts.deferred;
         tally.counts.held += proxy.counts.held;
         tally.counts.holds_expired += proxy.counts.holds_expired;
         tally.counts.asked += proxy.counts.asked;

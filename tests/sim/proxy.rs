@@ -4,13 +4,14 @@
 use super::broker::{Batch, OUT_OF_ORDER};
 use super::faults::Fate;
 use super::mutants::{Between, Spoiled};
-use super::readback::{Readings, Wanted, ack};
+use super::readback::{Readings, Shown, Wanted, ack};
 use super::rng::hash;
 use super::world::{Answer, Event, Request, Response, TO_BROKER, TO_CLIENT, World};
 use hapax::ids::{BatchId, Epoch, NodeId, ProducerId, Sequence, TopicId, TopicKey};
 use hapax::ledger::{Identity, Ledger, Link, Realm, Ticket, TopicName, WindowKey};
 use hapax::window::{
-    Acks, Action, Arrival, Kept, KeptFact, Mode, Outcome, Rules, Time, Verdict, classify,
+    Acks, Action, Arrival, Class, Kept, KeptFact, Mode, Outcome, REQUEST_TIMED_OUT, Rules, Time,
+    Verdict, classify,
 };
 use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZeroU32;
@@ -42,6 +43,8 @@ impl Wake for Knock {
 pub struct Counts {
     pub absorbed: u64,
     pub mirrored: u64,
+    /// Retries that were put off.
+    pub deferred: u64,
     pub held: u64,
     pub holds_expired: u64,
     /// Times that the log was read for a retry, and for a 45, and batches
@@ -343,7 +346,8 @@ impl World {
             }
         }
         if parts.iter().any(|p| p.verdict.action == Action::Resolve) {
-            return self.look_up(conn, request, &parts);
+            self.look_up(conn, &parts);
+            return false;
         }
         self.conns[conn].session.readings.verdicts.clear();
         let streams = parts.len() < request.parts.len();
@@ -381,29 +385,17 @@ impl World {
         true
     }
 
-    /// Reads the log for the batches that are to be looked for. Returns
-    /// whether the request is dealt with.
-    fn look_up(&mut self, conn: usize, request: &Request, parts: &[Judged]) -> bool {
+    /// Reads the log for the batches that are to be looked for.
+    fn look_up(&mut self, conn: usize, parts: &[Judged]) {
         let mut wanted = Vec::new();
         for part in parts.iter().filter(|p| p.verdict.action == Action::Resolve) {
             let ledger = &self.proxy(conn).ledger;
-            match ledger.whereabouts(part.key, &part.arrival.batch) {
-                Some(from) => {
-                    wanted.push(Wanted::new(part.batch, part.key, Some(part.arrival), from));
-                }
-                None => {
-                    ledger.asked(part.key, &part.arrival.batch);
-                    self.proxy(conn).counts.blind += u64::from(part.batch.count);
-                }
-            }
-        }
-        if wanted.is_empty() {
-            return self.produce(conn, request);
+            let from = ledger.whereabouts(part.key, &part.arrival.batch);
+            wanted.push(Wanted::new(part.batch, part.key, Some(part.arrival), from));
         }
         self.queue(conn, parts);
         self.conns[conn].session.readings.request = Some(wanted);
         self.begin_read(conn, true, |counts| counts.asked += 1);
-        false
     }
 
     fn owe(
@@ -465,7 +457,15 @@ impl World {
                 return None;
             }
             if self.conns[conn].session.held.is_none() {
-                let patience = HOLD_MAX.min(request.timeout / 4);
+                let copies = parts
+                    .iter()
+                    .filter(|p| p.verdict.action == Action::Hold)
+                    .all(|p| p.verdict.class == Class::DuplicateInFlight);
+                let patience = if copies {
+                    request.timeout / 4 * 3
+                } else {
+                    HOLD_MAX.min(request.timeout / 4)
+                };
                 self.proxy(conn).counts.held += 1;
                 self.conns[conn].session.held = Some(self.now + patience);
                 self.at(patience, Event::Look(conn));
@@ -606,6 +606,11 @@ impl World {
                     proxy.ledger.mirrored(*key, arrival, verdict, code);
                     (code, -1)
                 }
+                Action::Defer => {
+                    proxy.counts.deferred += 1;
+                    proxy.ledger.deferred(*key, arrival, verdict);
+                    (REQUEST_TIMED_OUT, -1)
+                }
                 Action::Refuse(code) => {
                     proxy.ledger.refused(*key, arrival, verdict);
                     (code, -1)
@@ -654,16 +659,16 @@ impl World {
         let refused = session.tickets.iter().take(owed.tickets).filter(refused);
         refused
             .filter(|sent| ledger.contested(&sent.ticket))
-            .filter_map(|sent| {
+            .map(|sent| {
                 let ticket = &sent.ticket;
-                let from = ledger.whereabouts(ticket.key, &ticket.batch)?;
-                Some(Wanted::new(sent.batch, ticket.key, None, from))
+                let from = ledger.whereabouts(ticket.key, &ticket.batch);
+                Wanted::new(sent.batch, ticket.key, None, from)
             })
             .collect()
     }
 
-    /// `Session::produce_reply`; `found` is what the log has at which offset.
-    pub fn deal_with(&mut self, conn: usize, mut response: Response, found: &[(usize, i64)]) {
+    /// `Session::produce_reply`; `shown` is what the log said of which batch.
+    pub fn deal_with(&mut self, conn: usize, mut response: Response, shown: &[(usize, Shown)]) {
         let session = &mut self.conns[conn].session;
         let Some(owed) = session.pipeline.pop_front() else {
             self.wrong(format!("{response} was not asked for"));
@@ -674,9 +679,9 @@ impl World {
             self.wrong(format!("{response} answers {}", owed.request));
         }
         for answer in &mut response.answers {
-            let at = found.iter().find(|(place, _)| *place == answer.partition);
-            let at = at.map(|(_, offset)| *offset);
-            self.settle(conn, owed.request.topic, &due, answer, at);
+            let of_it = shown.iter().find(|(place, _)| *place == answer.partition);
+            let shown = of_it.map(|(_, shown)| *shown);
+            self.settle(conn, owed.request.topic, &due, answer, shown);
         }
         let answers = [owed.answers, response.answers].concat();
         self.conns[conn].stalled_near |= response.fate == Fate::StallNear;
@@ -700,16 +705,19 @@ impl World {
         topic: u32,
         due: &[Sent],
         answer: &mut Answer,
-        found: Option<i64>,
+        shown: Option<Shown>,
     ) {
         let now = self.time();
         let Some(sent) = due.iter().find(|s| s.batch.partition == answer.partition) else {
             return;
         };
         let offset = (answer.offset >= 0).then_some(answer.offset);
-        let outcome = match found {
-            Some(offset) => Outcome::Found(ack(offset)),
-            None => classify(answer.error, offset, -1, Some(0)),
+        let outcome = match shown {
+            Some(Shown::At(offset)) => Outcome::Found(ack(offset)),
+            Some(Shown::NotYet) => Outcome::Unknown { candidate: None },
+            Some(Shown::Absent | Shown::Nothing) | None => {
+                classify(answer.error, offset, -1, Some(0))
+            }
         };
         let proxy = self.proxy(conn);
         let settled = proxy.ledger.settle(&sent.ticket, outcome, now);
@@ -721,11 +729,18 @@ impl World {
             answer.error = code;
             answer.by_hapax = true;
         }
-        if let Some(offset) = found {
-            answer.error = 0;
-            answer.offset = offset;
-            answer.by_hapax = true;
-            self.hold_to_log(topic, &sent.batch, offset);
+        match shown {
+            Some(Shown::At(offset)) => {
+                answer.error = 0;
+                answer.offset = offset;
+                answer.by_hapax = true;
+                self.hold_to_log(topic, &sent.batch, offset);
+            }
+            Some(Shown::NotYet) => {
+                answer.error = REQUEST_TIMED_OUT;
+                answer.by_hapax = true;
+            }
+            Some(Shown::Absent | Shown::Nothing) | None => {}
         }
     }
 

@@ -2,13 +2,14 @@
 //! of unknown outcome, and before it believes a 45 (SEMANTICS 7.6).
 //!
 //! It reads at one time and acts at a later one: the log moves in between, a
-//! high watermark lags behind the leader's end, a leader is not there.
+//! high watermark lags behind the leader's end and is waited for, a leader is
+//! not there.
 
 use super::broker::Batch;
 use super::proxy::Counts;
 use super::world::{Event, Response, World};
 use hapax::ledger::WindowKey;
-use hapax::window::{Ack, Arrival, Verdict};
+use hapax::window::{Ack, Action, Arrival, Verdict};
 
 /// The leader may take this long to be asked, and as long to answer.
 const DELAY: u64 = 8;
@@ -16,6 +17,19 @@ const DELAY: u64 = 8;
 const TIMEOUTS: u64 = 30;
 /// After which the log is not waited for.
 const READ_MAX: u64 = 2_000;
+/// A broker waits so long for more to show.
+const WAIT: u64 = 100;
+
+/// What the log showed of a batch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    At(i64),
+    Absent,
+    /// It may stand above the high watermark.
+    NotYet,
+    /// There was no leader to be asked.
+    Nothing,
+}
 
 /// What is looked for.
 #[derive(Clone, Copy)]
@@ -24,21 +38,19 @@ pub struct Wanted {
     pub key: WindowKey,
     /// How it came, for one that waits to be forwarded.
     pub arrival: Option<Arrival>,
-    pub from: i64,
-    found: Option<i64>,
-    /// The log was read.
-    read: bool,
+    /// Where nothing is known before it, it is found by the time of its records.
+    pub from: Option<i64>,
+    pub shown: Shown,
 }
 
 impl Wanted {
-    pub fn new(batch: Batch, key: WindowKey, arrival: Option<Arrival>, from: i64) -> Self {
+    pub fn new(batch: Batch, key: WindowKey, arrival: Option<Arrival>, from: Option<i64>) -> Self {
         Self {
             batch,
             key,
             arrival,
             from,
-            found: None,
-            read: false,
+            shown: Shown::NotYet,
         }
     }
 }
@@ -55,6 +67,8 @@ pub struct Readings {
     pub responses: std::collections::VecDeque<Response>,
     /// The broker's end was closed behind them.
     pub upstream_gone: bool,
+    /// When either is waited for no more.
+    until: u64,
 }
 
 /// What an acknowledgement says that was read in the log.
@@ -71,6 +85,7 @@ impl World {
     /// response that it was sent.
     pub fn begin_read(&mut self, conn: usize, for_request: bool, counts: fn(&mut Counts)) {
         counts(&mut self.proxy(conn).counts);
+        self.conns[conn].session.readings.until = self.now + READ_MAX;
         if self.rng.chance(TIMEOUTS) {
             self.at(READ_MAX, Event::ReadDone(conn, for_request));
         } else {
@@ -79,7 +94,8 @@ impl World {
         }
     }
 
-    /// The leader answers the Fetch: what is below its high watermark.
+    /// The leader answers the Fetch: what is below its high watermark; and
+    /// says whether there is more.
     pub fn read(&mut self, conn: usize, for_request: bool) {
         let mut readings = std::mem::take(&mut self.conns[conn].session.readings);
         let wanted = if for_request {
@@ -87,15 +103,23 @@ impl World {
         } else {
             readings.response.as_mut().map(|(_, wanted)| wanted)
         };
+        let mut is_late = false;
         for wanted in wanted.into_iter().flatten() {
-            let leader = self.partitions[wanted.batch.partition].leader;
-            if !self.is_down(leader) {
-                wanted.read = true;
-                let partition = &self.partitions[wanted.batch.partition];
-                wanted.found = partition.find(&wanted.batch, wanted.from);
-            }
+            let partition = &self.partitions[wanted.batch.partition];
+            wanted.shown = match partition.find(&wanted.batch, wanted.from.unwrap_or(0)) {
+                _ if self.is_down(partition.leader) => Shown::Nothing,
+                Some(offset) => Shown::At(offset),
+                None if partition.shows_all() => Shown::Absent,
+                None => Shown::NotYet,
+            };
+            is_late |= wanted.shown == Shown::NotYet;
         }
+        let waits = is_late && self.now + WAIT < readings.until;
         self.conns[conn].session.readings = readings;
+        if waits {
+            self.at(WAIT, Event::Read(conn, for_request));
+            return;
+        }
         let delay = self.rng.between(1, DELAY);
         self.at(delay, Event::ReadDone(conn, for_request));
     }
@@ -115,22 +139,29 @@ impl World {
         };
         for wanted in wanted {
             let arrival = wanted.arrival.expect("a request waits to be forwarded");
-            if !wanted.read {
-                self.proxy(conn).counts.blind += u64::from(wanted.batch.count);
+            let counts = &mut self.proxy(conn).counts;
+            counts.found += u64::from(matches!(wanted.shown, Shown::At(_)));
+            if wanted.shown == Shown::Nothing {
+                counts.blind += u64::from(wanted.batch.count);
             }
             let ledger = self.proxy(conn).ledger();
-            let found = wanted
-                .found
-                .and_then(|offset| ledger.found(wanted.key, &arrival, ack(offset)));
-            match found {
-                Some((verdict, _)) => {
-                    let place = wanted.batch.partition;
-                    self.proxy(conn).counts.found += 1;
-                    let readings = &mut self.conns[conn].session.readings;
-                    readings.verdicts.push((place, verdict));
+            let verdict = match wanted.shown {
+                Shown::At(offset) => {
+                    let found = ledger.found(wanted.key, &arrival, ack(offset));
+                    found.map(|(verdict, _)| verdict)
                 }
-                None => ledger.asked(wanted.key, &arrival.batch),
-            }
+                Shown::NotYet => ledger.unread(wanted.key, &arrival, Action::Defer),
+                Shown::Nothing => ledger.unread(wanted.key, &arrival, Action::Forward),
+                Shown::Absent => {
+                    ledger.asked(wanted.key, &arrival.batch);
+                    None
+                }
+            };
+            let place = wanted.batch.partition;
+            let readings = &mut self.conns[conn].session.readings;
+            readings
+                .verdicts
+                .extend(verdict.map(|verdict| (place, verdict)));
         }
         self.take_requests(conn);
     }
@@ -140,11 +171,12 @@ impl World {
         let Some((response, wanted)) = readings.response.take() else {
             return;
         };
-        let found: Vec<(usize, i64)> = (wanted.iter())
-            .filter_map(|w| Some((w.batch.partition, w.found?)))
+        let shown: Vec<(usize, Shown)> = (wanted.iter())
+            .map(|wanted| (wanted.batch.partition, wanted.shown))
             .collect();
-        self.proxy(conn).counts.found += found.len() as u64;
-        self.deal_with(conn, response, &found);
+        let found = shown.iter().filter(|(_, s)| matches!(s, Shown::At(_)));
+        self.proxy(conn).counts.found += found.count() as u64;
+        self.deal_with(conn, response, &shown);
         while self.conns[conn].session.readings.response.is_none() {
             let Some(next) = self.conns[conn].session.readings.responses.pop_front() else {
                 break;

@@ -158,7 +158,7 @@ pub fn worse_than_direct(totals: &[Total]) -> Vec<String> {
 }
 
 /// Seeds that once came to something, and what that was.
-pub const REGRESSIONS: [(&str, u64, &str); 9] = [
+pub const REGRESSIONS: [(&str, u64, &str); 11] = [
     (
         "unclean elections",
         2477,
@@ -188,6 +188,16 @@ pub const REGRESSIONS: [(&str, u64, &str); 9] = [
         "old timestamps, expiry",
         8,
         "the log was not read in time, and the broker had forgotten",
+    ),
+    (
+        "old timestamps, expiry",
+        3,
+        "a retry passed one that was put off, and librdkafka inferred that both were written",
+    ),
+    (
+        "old timestamps, expiry",
+        74,
+        "a batch passed one that was put off when an earlier success opened the gate",
     ),
     (
         "abandoned batches",

@@ -72,11 +72,111 @@ fn an_old_retry_of_one_on_its_way_is_looked_for_once() {
     assert_eq!(verdict.class, Class::DuplicateInFlight);
     assert_eq!(verdict.action, Action::Resolve);
     w.window.asked(&third);
-    assert_eq!(judge(&mut w, arrival).action, Action::Forward);
+    assert_eq!(judge(&mut w, arrival).action, Action::Hold);
     let (verdict, _) = w.window.found(&arrival, at(140), &w.rules);
     assert!(matches!(verdict.action, Action::Replay(_)));
     let _ = w.settle(flight, Outcome::Unknown { candidate: None });
     assert_eq!(judge(&mut w, arrival).action, verdict.action, "it stays so");
+}
+
+/// The first copy may wait its turn at the broker, behind a batch whose
+/// replicas are slow: what the log does not have yet it can get at any time.
+#[test]
+fn an_old_retry_never_leaves_while_a_copy_is_on_its_way() {
+    let mut w = World::new();
+    w.offset = 100;
+    w.acked(2);
+    let third = batch(0, 20, 10);
+    let flight = w.send(third);
+    w.window.asked(&third);
+    let arrival = old(&w, third);
+    assert_eq!(judge(&mut w, arrival).action, Action::Hold);
+    let elsewhere = |_| false;
+    assert!(!w.window.waits_for_own(&third, arrival.link, elsewhere));
+    let impatient = Arrival {
+        patient: false,
+        ..arrival
+    };
+    for _ in 0..10 {
+        let verdict = judge(&mut w, impatient);
+        assert_eq!(verdict.action, Action::Defer);
+        w.window.deferred(&impatient, &verdict);
+    }
+    let _ = w.settle(flight, Outcome::Unknown { candidate: None });
+    let verdict = judge(&mut w, impatient);
+    assert_eq!(verdict.action, Action::Resolve, "its connection is over");
+}
+
+#[test]
+fn a_copy_that_is_acknowledged_answers_the_old_retry_that_waits() {
+    let mut w = World::new();
+    w.offset = 100;
+    w.acked(2);
+    let third = batch(0, 20, 10);
+    let flight = w.send(third);
+    w.window.asked(&third);
+    let arrival = old(&w, third);
+    assert_eq!(judge(&mut w, arrival).action, Action::Hold);
+    w.window.wait_for();
+    let settled = w.settle(flight, Outcome::Written(Some(at(120))));
+    assert!(settled.wake);
+    let Action::Replay(told) = judge(&mut w, arrival).action else {
+        panic!("it is forwarded")
+    };
+    assert_eq!(told.offset, 120);
+}
+
+/// A broker that forgets its producers takes any sequence: nothing passes a
+/// batch that was put off, each time that it comes.
+#[test]
+fn what_follows_a_batch_that_was_put_off_waits_for_it() {
+    let (mut w, third) = lost_third();
+    let third = old(&w, third);
+    let fourth = old(&w, batch(0, 30, 10));
+    for _ in 0..5 {
+        let verdict = judge(&mut w, third);
+        assert_eq!(verdict.action, Action::Resolve);
+        w.window.deferred(&third, &verdict);
+        // An earlier batch is acknowledged only now.
+        w.window.gate = Some(fourth.link);
+        let verdict = judge(&mut w, fourth);
+        assert_eq!(verdict.action, Action::Mirror(19));
+        w.window.mirrored(&fourth, &verdict, 19);
+    }
+    assert_eq!(judge(&mut w, fourth).action, Action::Forward, "given up");
+}
+
+#[test]
+fn an_old_retry_passes_no_other_that_was_put_off() {
+    let mut w = World::new();
+    w.acked(2);
+    let (third, fourth) = (old(&w, batch(0, 20, 10)), old(&w, batch(0, 30, 10)));
+    for flight in [w.send_as(third), w.send_as(fourth)] {
+        let _ = w.settle(flight, Outcome::Unknown { candidate: None });
+    }
+    for _ in 0..5 {
+        let verdict = judge(&mut w, third);
+        w.window.deferred(&third, &verdict);
+        w.window.asked(&fourth.batch);
+        let verdict = judge(&mut w, fourth);
+        assert_eq!(verdict.action, Action::Defer);
+        w.window.deferred(&fourth, &verdict);
+    }
+    assert_eq!(judge(&mut w, fourth).action, Action::Forward, "given up");
+}
+
+#[test]
+fn where_the_broker_hangs_up_it_is_looked_for_three_times() {
+    let (mut w, third) = lost_third();
+    let arrival = old(&w, third);
+    for _ in 0..3 {
+        assert_eq!(judge(&mut w, arrival).action, Action::Resolve);
+        w.window.cut_off(&third);
+    }
+    assert_eq!(judge(&mut w, arrival).action, Action::Forward);
+    let again = w.send_as(arrival);
+    let _ = w.settle(again, Outcome::Unknown { candidate: None });
+    assert_eq!(judge(&mut w, arrival).action, Action::Resolve);
 }
 
 #[test]

@@ -156,7 +156,8 @@ fn check_questions(choices: &mut Choices<'_>) {
     let asked = fetch::list_request(correlation, name.as_bytes(), partition, number).unwrap();
     let asked: ListOffsetsRequest =
         question(api::LIST_OFFSETS, fetch::LIST_OFFSETS, correlation, &asked);
-    assert_eq!((asked.replica_id.0, asked.topics.len()), (-1, 1));
+    let asks = if number == fetch::LATEST { -2 } else { -1 };
+    assert_eq!((asked.replica_id.0, asked.topics.len()), (asks, 1));
     assert_eq!(asked.topics[0].name.as_bytes(), name.as_bytes());
     let partitions = &asked.topics[0].partitions;
     assert_eq!(partitions.len(), 1);

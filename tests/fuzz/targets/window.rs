@@ -8,8 +8,8 @@ use hapax::cli::RunArgs;
 use hapax::ids::{BatchId, Epoch, NodeId, ProducerId, Sequence};
 use hapax::listen::share;
 use hapax::window::{
-    Ack, Acks, Action, Arrival, AttemptId, Link, Mode, OPEN_MAX, Outcome, Realm, Rules, Sender,
-    Time, Window, classify,
+    Ack, Acks, Action, Arrival, AttemptId, Class, Link, Mode, OPEN_MAX, Outcome, Realm, Rules,
+    Sender, Time, Verdict, Window, classify,
 };
 
 use super::choices::Choices;
@@ -186,12 +186,21 @@ impl World {
                 );
                 self.window.mirrored(&arrival, &verdict, code);
             }
+            Action::Defer => self.defer(&arrival, &verdict),
             Action::Refuse(code) => {
                 assert_eq!((self.rules.mode, code), (Mode::Enforce, 47));
                 self.window.refused(&arrival, &verdict);
             }
             Action::Resolve => self.look_up(&arrival, choices),
         }
+    }
+
+    /// A copy of it is on its way, and the broker may not know it for one.
+    fn defer(&mut self, arrival: &Arrival, verdict: &Verdict) {
+        let unanswered = [Class::DuplicateInFlight, Class::DuplicateUnknown];
+        assert!(unanswered.contains(&verdict.class), "{verdict:?}");
+        self.window.deferred(arrival, verdict);
+        self.mirrors.clear();
     }
 
     /// The log is read for a batch, and shows it or not.
@@ -212,6 +221,7 @@ impl World {
         assert!(matches!(verdict.action, Action::Replay(ack) if ack.offset == offset));
         let given = self.given.entry(name(&arrival.batch)).or_default();
         given.insert(offset);
+        self.written.insert(name(&arrival.batch));
         self.window.absorbed(arrival, &verdict);
     }
 
