@@ -111,7 +111,7 @@ metrics! {
     held_requests: IntGauge = "hapax_held_requests",
     /// Holds that reached sequence.holdMax: the client was told to send the batch again, the fourth time it was forwarded. A batch before it is stuck on another connection.
     holds_expired: IntCounter = "hapax_holds_expired_total",
-    /// Batches looked for in the log because the broker may have forgotten them, by what came of it. refused: grant the producer's user READ on the topic, or set sequence.resolve to false; late: the brokers answered too slowly for sequence.resolveTimeout, or more logs are read than limits.resolves allows, and the client tries again; gave_up: see sequence.resolveBytes.
+    /// Batches looked for in the log because the broker may have forgotten them, by what came of it. refused: grant the producer's user READ on the topic, or set sequence.resolve to false; late, and looked for again when the client tries again: the brokers answered too slowly for sequence.resolveTimeout, more logs are read than limits.resolves allows, or the leader moved; gave_up: see sequence.resolveBytes.
     resolves: Labelled<Resolve> = "hapax_resolves_total",
     /// Broker connections kept after their client went, until its batches are settled. At limits.orphans acknowledgements get lost.
     orphan_sessions: IntGauge = "hapax_orphan_sessions",
@@ -445,7 +445,8 @@ labels! {
         Absent = "absent",
         /// The client's user may not read the topic: the broker judged.
         Refused = "refused",
-        /// It could not be told in time: the client was told REQUEST_TIMED_OUT.
+        /// It could not be told yet: the client was told REQUEST_TIMED_OUT, or
+        /// that another broker leads. It is looked for again when it comes again.
         Late = "late",
         /// It could not be told at all, or within the bounds: the broker judged.
         GaveUp = "gave_up",

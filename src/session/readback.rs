@@ -493,8 +493,8 @@ impl Session {
             Finding::Found(_) => metrics::Resolve::Found,
             Finding::Absent => metrics::Resolve::Absent,
             Finding::Refused => metrics::Resolve::Refused,
-            Finding::Late => metrics::Resolve::Late,
-            Finding::Elsewhere | Finding::Cut | Finding::GaveUp => metrics::Resolve::GaveUp,
+            Finding::Late | Finding::Elsewhere => metrics::Resolve::Late,
+            Finding::Cut | Finding::GaveUp => metrics::Resolve::GaveUp,
         };
         self.shared.metrics.resolves.with(outcome).inc();
         if finding == Finding::Refused {

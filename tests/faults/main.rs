@@ -70,8 +70,8 @@ fn leaders_that_move() {
 }
 
 /// Through hapax nothing is lost, doubled, out of order or given up; doubled
-/// only where hapax has said that it could not tell, which happens when brokers
-/// answer later than clients wait, as on a machine that is too slow for this.
+/// only where hapax has said that it could not tell, which happens where a
+/// broker hangs up on its questions.
 #[track_caller]
 fn check(row: Row) {
     let seed = std::env::var("SEED").map_or_else(

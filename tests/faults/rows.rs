@@ -49,8 +49,8 @@ pub(crate) struct Cell {
     pub(crate) client: Client,
     pub(crate) way: Way,
     pub(crate) counts: Counts,
-    /// How often hapax looked into the log of this way in vain: the brokers
-    /// were too slow to show in time what they had, or had not yet done it.
+    /// How often hapax looked into the log of this way, could not tell, and
+    /// left it to the broker.
     pub(crate) looks_in_vain: f64,
 }
 
