@@ -80,13 +80,15 @@ fn main() -> ExitCode {
             }
             let seed = first_seed + u64::from(run);
             let since = Instant::now();
-            // One run that cannot be finished does not take the others with it.
-            let cells = catch_unwind(AssertUnwindSafe(|| case.run(seed, kafka, &clients, &ways)));
-            println!("took {:.0} s", since.elapsed().as_secs_f64());
-            match cells {
-                Ok(cells) => add(&mut sums, case, kafka, &made, cells),
-                Err(_) => broken.push(format!("{} {kafka}, seed {seed}", case.id())),
+            for clients in clients.chunks(case.at_once()) {
+                // One run that cannot be finished does not take the others with it.
+                let run = || case.run(seed, kafka, clients, &ways);
+                match catch_unwind(AssertUnwindSafe(run)) {
+                    Ok(cells) => add(&mut sums, case, kafka, &made, cells),
+                    Err(_) => broken.push(format!("{} {kafka}, seed {seed}", case.id())),
+                }
             }
+            println!("took {:.0} s", since.elapsed().as_secs_f64());
         }
     }
     for (what, runs) in [("not finished", &broken), ("no time for", &left_out)] {

@@ -264,7 +264,8 @@ const METHOD: &str = "\
 A run of a row has fresh topics on a cluster of three nodes (replication 3, `min.insync.replicas` 2), a fresh hapax in front of it, \
 and every client at work twice at the same time, direct and through hapax, with a topic of three partitions each: \
 120 numbered records a second (kafka-python 40), several small batches in flight. Further ways, with Java and librdkafka alone, are hapaxes of \
-their own on the same cluster: with `sequence.shield45`, and where the ACLs of the topic let its producer write and not read. The row's faults strike both ways at once. \
+their own on the same cluster: with `sequence.shield45`, and where the ACLs of the topic let its producer write and not read. On fresh \
+partitions two clients work at a time: with all of them brokers on two cores answer later than clients wait, and the machine is compared. The row's faults strike both ways at once. \
 Then everything is counted from the log itself, read from its leaders, against what the client was told of each record.\n\n\
 Duplicates: records in the log again. Lost: acknowledged, and not in the log. Reordered: in the log before one that was \
 sent earlier to the same partition. Given up: reported to the application as not written; some may be written all the same. \

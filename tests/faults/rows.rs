@@ -202,6 +202,16 @@ impl Case {
         }
     }
 
+    /// How many clients are at work at once.
+    pub(crate) fn at_once(self) -> usize {
+        match self.row {
+            // Each has four topics of eight partitions. All of them are more than brokers on two
+            // cores answer in time, and then the machine is what is compared.
+            Row::FreshPartitions => 2,
+            _ => Client::ALL.len(),
+        }
+    }
+
     /// The ways that are run where none are asked for.
     pub(crate) fn ways(self) -> &'static [Way] {
         match self {
