@@ -185,6 +185,9 @@ impl World {
                     "{mirrors} errors made up for {name:?}"
                 );
                 self.window.mirrored(&arrival, &verdict, code);
+                if self.is_full() {
+                    self.mirrors.clear();
+                }
             }
             Action::Defer => self.defer(&arrival, &verdict),
             Action::Refuse(code) => {
@@ -257,6 +260,12 @@ impl World {
         let _ = self
             .window
             .settle(id, &arrival.batch, &sender, outcome, &self.rules, now);
+    }
+
+    /// Whether the window has no room for another attempt: it may have
+    /// forgotten one, and what it made up for it.
+    fn is_full(&self) -> bool {
+        format!("{:?}", self.window).contains(&format!("len: {OPEN_MAX},"))
     }
 
     fn check_bounds(&self) {
