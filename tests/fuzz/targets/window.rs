@@ -90,6 +90,8 @@ impl World {
             13 => {
                 let seconds = choices.of(&[1, 60, 300, 301, u32::MAX / 2]);
                 self.now = self.now.saturating_add(seconds);
+                // What was made up for a batch is forgotten with it.
+                self.mirrors.clear();
             }
             14 => {
                 self.window.forget();
