@@ -460,7 +460,7 @@ impl World {
                 let copies = parts
                     .iter()
                     .filter(|p| p.verdict.action == Action::Hold)
-                    .all(|p| p.verdict.class == Class::DuplicateInFlight);
+                    .all(|p| p.arrival.old && p.verdict.class == Class::DuplicateInFlight);
                 let patience = if copies {
                     request.timeout / 4 * 3
                 } else {

@@ -19,13 +19,19 @@ fn old(w: &World, batch: BatchId) -> Arrival {
     }
 }
 
-/// Two batches are acknowledged, of a third nobody heard again.
-fn lost_third() -> (World, BatchId) {
+/// Two batches are acknowledged, a third is on its way.
+fn sent_third() -> (World, BatchId, Flight) {
     let mut w = World::new();
     w.offset = 100;
     w.acked(2);
     let third = batch(0, 20, 10);
     let flight = w.send(third);
+    (w, third, flight)
+}
+
+/// Two batches are acknowledged, of a third nobody heard again.
+fn lost_third() -> (World, BatchId) {
+    let (mut w, third, flight) = sent_third();
     let _ = w.settle(flight, Outcome::Unknown { candidate: None });
     (w, third)
 }
@@ -61,11 +67,7 @@ fn what_is_known_to_be_written_or_not_is_not_looked_for() {
 /// Its answer may be lost behind hapax, which then waits longer than its client.
 #[test]
 fn an_old_retry_of_one_on_its_way_is_looked_for_once() {
-    let mut w = World::new();
-    w.offset = 100;
-    w.acked(2);
-    let third = batch(0, 20, 10);
-    let flight = w.send(third);
+    let (mut w, third, flight) = sent_third();
     assert_eq!(w.action(third), Action::Forward);
     let arrival = old(&w, third);
     let verdict = judge(&mut w, arrival);
@@ -83,11 +85,7 @@ fn an_old_retry_of_one_on_its_way_is_looked_for_once() {
 /// replicas are slow: what the log does not have yet it can get at any time.
 #[test]
 fn an_old_retry_never_leaves_while_a_copy_is_on_its_way() {
-    let mut w = World::new();
-    w.offset = 100;
-    w.acked(2);
-    let third = batch(0, 20, 10);
-    let flight = w.send(third);
+    let (mut w, third, flight) = sent_third();
     w.window.asked(&third);
     let arrival = old(&w, third);
     assert_eq!(judge(&mut w, arrival).action, Action::Hold);
@@ -109,11 +107,7 @@ fn an_old_retry_never_leaves_while_a_copy_is_on_its_way() {
 
 #[test]
 fn a_copy_that_is_acknowledged_answers_the_old_retry_that_waits() {
-    let mut w = World::new();
-    w.offset = 100;
-    w.acked(2);
-    let third = batch(0, 20, 10);
-    let flight = w.send(third);
+    let (mut w, third, flight) = sent_third();
     w.window.asked(&third);
     let arrival = old(&w, third);
     assert_eq!(judge(&mut w, arrival).action, Action::Hold);
